@@ -197,7 +197,7 @@ def _require_fairness_of_actions(protocol: Protocol, options: SearchRequest) -> 
     if any(one.when for one in options.all_fairness):
         raise UntranslatableError("fairness with when=")
     if options.temporal and protocol.bounds and not exhausted_bounds_disable_actions(protocol, options):
-        raise UntranslatableError("temporal properties with bounds")
+        raise UntranslatableError("temporal properties with bounds without --strict-bounds")
 
 
 def _is_property_beyond_state(prop: Property) -> bool:

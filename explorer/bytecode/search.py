@@ -167,7 +167,8 @@ class BytecodeSearch:
             self.description.answer()
         elif error:
             instruction = machine.at[codes.AT_ERROR_LINE]
-            operation = f"the operation {codes.Op(machine.code[instruction, 0]).name} of these values"
+            name = codes.Op(machine.code[instruction, 0]).name
+            operation = f"the operation {name} of these values, which may be an error of the protocol"
             what = operation if error == codes.UNSUPPORTED_ERROR else "too much work"
             raise UntranslatableError(f"{what} ({self.description.place_of(instruction)})")
 

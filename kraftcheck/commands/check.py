@@ -2,7 +2,7 @@
 
 exit codes: 0 all properties hold and the search was complete; 11 deadlock; 12 a safety property is violated; 13 a
 reachability or temporal property is violated; 14 an assert failed; 20 nothing is violated, but the search stopped at a
-limit, or with --strict there is a warning; 2 bad input; 130 interrupted
+limit, or with --strict there is a warning; 2 bad input; 3 Spark or Java failed; 130 interrupted
 
 for example:
     kraftcheck check reconfig --config smoke

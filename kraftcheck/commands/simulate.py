@@ -1,7 +1,7 @@
 """Take random walks through a model's states.
 
-exit codes: 0 all walks were taken; 11 deadlock; 12 a property is violated; 14 an assert failed; 20 nothing is
-violated, but the command stopped at a limit; 2 bad input; 130 interrupted
+exit codes: 0 all walks were taken; 11 deadlock; 12 a property is violated; 14 an assert failed; 20 nothing is violated,
+but the command stopped at a limit; 2 bad input; 3 Spark or Java failed; 130 interrupted
 
 for example:
     kraftcheck simulate reconfig --config smoke --runs 1000 --seed 1

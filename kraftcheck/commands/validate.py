@@ -12,6 +12,7 @@ for example:
 from __future__ import annotations
 
 import argparse
+import re
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,10 +23,13 @@ from kraftcheck.jobs import add_options
 from kraftcheck.reporting.lines import ProgressMeter, print_lines
 from kraftcheck.reporting.output import OutputFiles
 from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.values import truncate_text
 
 if TYPE_CHECKING:
     from kraftcheck.reporting.validation import ClusterTimeline
     from kraftcheck.validation.verdict import Validation
+
+KAFKA_VERSION_PATTERN = re.compile(r"\d+(\.\d+)+([.-]\w+)*", re.ASCII)  # also a build such as 4.5.0-SNAPSHOT
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +37,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     paths = "log4j files (gzipped, rotated, in any order), data folders, tarballs or folders of them"
     parser.add_argument("paths", nargs="+", type=Path, default=[], metavar="PATH", help=paths).required = False
     kafka = "Kafka's version, for the output (default: the one that the logs show)"
-    parser.add_argument("--kafka", metavar="VERSION", default="", help=kafka)
+    parser.add_argument("--kafka", type=_parse_kafka_version, metavar="VERSION", default="", help=kafka)
     known = "let the model deviate only as this known difference of Kafka does (repeatable; default: all)"
     parser.add_argument("--known", action="append", default=[], metavar="NAME", help=known)
     without = "report this known difference: the model does not deviate there (repeatable)"
@@ -62,6 +66,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
     output.add_argument("--events", type=Path, metavar="FILE", help=events)
     add_options(output, "--junit", help="write the replay and each check as JUnit's XML")
     add_options(output, "--quiet", help="print only the verdict, the divergence, and broken checks")
+
+
+def _parse_kafka_version(text: str) -> str:
+    if not KAFKA_VERSION_PATTERN.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"expected a version such as 4.3.1, found {truncate_text(text, 60)!r}")
+    return text
 
 
 def run(arguments: argparse.Namespace) -> int:

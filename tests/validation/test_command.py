@@ -154,8 +154,19 @@ def test_the_json_follows_its_schema(validate: Callable[..., Outcome], tmp_path:
         found = json.loads(path.read_text())
         jsonschema.validate(found, schema)
         assert found["exit_code"] == done.code
-        assert set(found) == set(schema["required"])
+        assert set(found) == {*schema["required"], *schema["else"]["required"]}
         assert bool(found["open"]) == (done.code == 20)
+    for arguments in ((tmp_path / "nosuch",), (VOTE, "--kafka", "nonsense")):
+        assert validate(*arguments, "--json", path).code == 2
+        found = json.loads(path.read_text())
+        jsonschema.validate(found, schema)
+        assert found["result"] == "error"
+    assert found["error"] == "argument --kafka: expected a version such as 4.3.1, found 'nonsense'"
+
+
+def test_a_version_of_kafka_may_be_newer_or_a_build(validate: Callable[..., Outcome]) -> None:
+    for version in ("9.9", "4.5.0-SNAPSHOT"):
+        assert f"Kafka {version}\n" in validate(VOTE, "--monitors", "--quiet", "--kafka", version).out
 
 
 @pytest.mark.slow
