@@ -37,7 +37,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     paths = "log4j files (gzipped, rotated, in any order), data folders, tarballs or folders of them"
     parser.add_argument("paths", nargs="+", type=Path, default=[], metavar="PATH", help=paths).required = False
     kafka = "Kafka's version, for the output (default: the one that the logs show)"
-    parser.add_argument("--kafka", type=_parse_kafka_version, metavar="VERSION", default="", help=kafka)
+    parser.add_argument("--kafka", type=_parse_kafka_version, metavar="VERSION", help=kafka)
     known = "let the model deviate only as this known difference of Kafka does (repeatable; default: all)"
     parser.add_argument("--known", action="append", default=[], metavar="NAME", help=known)
     without = "report this known difference: the model does not deviate there (repeatable)"
@@ -149,7 +149,7 @@ def _run_validation(arguments: argparse.Namespace, life: ClusterTimeline | None)
         since=_parse_log_time("--from", arguments.since),
         until=_parse_log_time("--to", arguments.until),
         limit_bytes=arguments.max_size,
-        kafka=arguments.kafka,
+        kafka=arguments.kafka or "",
         without=_known_differences_left_out(arguments),
         monitors=arguments.monitors,
         seconds=arguments.stop_after,
