@@ -20,6 +20,7 @@ from kraftcheck.explorer.request import Search as Search
 from kraftcheck.explorer.request import SearchRequest as SearchRequest
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import InputError, RaisedError
+from kraftcheck.spec.kinds import check_arguments
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import DEADLOCK as DEADLOCK
 from kraftcheck.spec.language.protocol import Protocol
@@ -345,6 +346,7 @@ def find_error_in_steps_from(
 # Behaviours as pandas tables
 
 
+@check_arguments
 def to_pandas(behaviour: Result | Violation | Iterable[TraceStep]) -> pd.DataFrame:
     """Return a behaviour as a table with a row for each state.
 

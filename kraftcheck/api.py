@@ -8,28 +8,34 @@ from functools import partial
 from inspect import Parameter, signature
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, get_type_hints
 
 from kraftcheck.catalogue import Model, SearchJob, find_model, locate_protocol_errors, model_of_class
 from kraftcheck.engines import run_with_compile_timing, search
 from kraftcheck.explorer.request import OPTIONS, Progress, SearchRequest
 from kraftcheck.explorer.result import Result, TraceStep, Violation
 from kraftcheck.jobs import (
+    NO_WALK_FOLDER_MESSAGE,
+    SEARCH_ONLY_OPTIONS,
     configuration_with_settings,
     job_of_bound_config,
+    parse_count,
     parse_script_option,
+    parse_script_value,
+    parse_seed,
     pop_config_from_options,
+    require_walk_engine,
 )
 from kraftcheck.reporting.counterexample import counterexample_text
 from kraftcheck.runner import run_with_diagnosis
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.errors import InputError, require_assertions_enabled, unknown_name_message
+from kraftcheck.spec.kinds import Function, check_arguments, fitting_argument
 from kraftcheck.spec.language.protocol import Protocol
 
 if TYPE_CHECKING:
     from kraftcheck.explorer.graph import Graph
 
-Function = TypeVar("Function", bound=Callable[..., Any])
 WalkCallback = Callable[[int, tuple[TraceStep, ...]], None]
 
 
@@ -59,7 +65,7 @@ class SearchOptions(TypedDict, total=False):
     resume: str | PathLike[str] | None
     report: Callable[[Progress], None] | None
     master: str | None
-    conf: Mapping[str, str]
+    conf: Mapping[str, str | float | bool]
     verbose: bool
 
 
@@ -115,10 +121,11 @@ class Loaded(NamedTuple):
         return self.job().protocol
 
     @_show_options_in_signature
+    @check_arguments
     def job(self, **options: Unpack[SearchOptions]) -> SearchJob:
         """Return the search of `check`. Raise InputError for an option or a configuration that does not fit."""
         asked = _parsed_options(SearchOptions, options)
-        settings = [f"{name}={value}" for name, value in self.constants.items()]
+        settings = [f"{name}={_text_in_cfg(value)}" for name, value in self.constants.items()]
         with locate_protocol_errors(self.model):
             name, content = configuration_with_settings(self.model, self.config, settings)
             return job_of_bound_config(
@@ -126,6 +133,7 @@ class Loaded(NamedTuple):
             )
 
     @_show_options_in_signature
+    @check_arguments
     def check(self, *, strict: bool = False, **options: Unpack[SearchOptions]) -> Result:
         """Search the states, as `kraftcheck check` does.
 
@@ -142,6 +150,7 @@ class Loaded(NamedTuple):
             return _run_check(job, strict)
 
     @_show_options_in_signature
+    @check_arguments
     def simulate(
         self, *, runs: int = 1000, depth: int = 100, seed: int = 0, **options: Unpack[SearchOptions]
     ) -> Result:
@@ -156,22 +165,24 @@ class Loaded(NamedTuple):
         seed
             The seed of the random choices.
         options
-            The options of `check`.
+            The options of `check`, except `search`, `memory`, `max_depth`, `max_nodes` and those of checkpoints.
         """
-        job = self.job(**options)
         with locate_protocol_errors(self.model):
-            return _run_simulation(job, runs, depth, seed)
+            return _run_simulation(partial(self.job, **options), options, (runs, depth, seed))
 
     @_show_options_in_signature
+    @check_arguments
     def to_networkx(self, **options: Unpack[SearchOptions]) -> Graph:
         """Return the state graph, as `kraftcheck.to_networkx` does, with the options of `check`."""
         return _explored_graph(self.job(**options))
 
+    @check_arguments
     def explain(self, result: Result) -> str:
         """Return the counterexamples of a result as text, step by step; "" if it has none."""
         return "\n\n".join(counterexample_text(self.protocol, violation) for violation in result.violations)
 
     @_show_options_in_signature
+    @check_arguments
     def write_report(self, result: Result, path: str | PathLike[str], **options: Unpack[SearchOptions]) -> None:
         """Write a result as one file to share, as `--report` does.
 
@@ -187,6 +198,7 @@ class Loaded(NamedTuple):
         _write_result_report(self.job(**options), result, Path(path))
 
 
+@check_arguments
 def load(
     model: str | type[Protocol],
     config: str | PathLike[str] | None = None,
@@ -207,7 +219,8 @@ def load(
     variant
         The name of a variant of the model.
     constants
-        Other values for constants, written as in a `.cfg`: {"MaxCrashes": 1}.
+        Other values for constants, written as in a `.cfg`: {"MaxCrashes": 1}. True stands for `TRUE`, and a
+        `frozenset` for a set.
 
     Raises
     ------
@@ -229,6 +242,7 @@ def load(
 
 
 @_show_options_in_signature
+@check_arguments
 def check(protocol: Protocol, *, strict: bool = False, **options: Unpack[CheckOptions]) -> Result:
     """Search the reachable states of a protocol for a violation of its properties.
 
@@ -268,6 +282,7 @@ def check(protocol: Protocol, *, strict: bool = False, **options: Unpack[CheckOp
 
 
 @_show_options_in_signature
+@check_arguments
 def simulate(
     protocol: Protocol,
     *,
@@ -292,7 +307,7 @@ def simulate(
     keep
         A callback for each walk, with its number and its states.
     options
-        The options of `check`.
+        The options of `check`, except `search`, `memory`, `max_depth`, `max_nodes` and those of checkpoints.
 
     Returns
     -------
@@ -308,9 +323,10 @@ def simulate(
     >>> result.verdict, result.violations[0].property
     (<Verdict.VIOLATION: 'violation'>, 'MutualExclusion')
     """
-    return _run_simulation(_job_without_configuration(protocol, options), runs, depth, seed, keep)
+    return _run_simulation(partial(_job_without_configuration, protocol, options), options, (runs, depth, seed), keep)
 
 
+@check_arguments
 def explain(protocol: Protocol, violation: Violation) -> str:
     """Return a counterexample as text, step by step: actors, changed fields, and messages in transit.
 
@@ -325,6 +341,7 @@ def explain(protocol: Protocol, violation: Violation) -> str:
 
 
 @_show_options_in_signature
+@check_arguments
 def to_networkx(protocol: Protocol, **options: Unpack[CheckOptions]) -> Graph:
     """Return the state graph of a protocol.
 
@@ -352,6 +369,7 @@ def to_networkx(protocol: Protocol, **options: Unpack[CheckOptions]) -> Graph:
     return _explored_graph(_job_without_configuration(protocol, options))
 
 
+@check_arguments
 def write_report(protocol: Protocol, result: Result, path: str | PathLike[str]) -> None:
     """Write a result as one file to share, as `kraftcheck check --report` does.
 
@@ -377,13 +395,19 @@ def _parsed_options(known: type[SearchOptions], options: SearchOptions) -> dict[
         if name not in names:
             raise InputError(unknown_name_message("option", name, names))
     values: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    return {name: parse_script_option(name, value) if name in OPTIONS else value for name, value in values.items()}
+    kinds, parse = get_type_hints(known), dict.fromkeys(OPTIONS, parse_script_option)
+    return {name: parse.get(name, fitting_argument)(name, value, kinds[name]) for name, value in values.items()}
+
+
+def _text_in_cfg(value: object) -> str:
+    """Return a constant's value as in a `.cfg`; a string is the text itself."""
+    if isinstance(value, frozenset | set):
+        return f"{{{', '.join(sorted(map(_text_in_cfg, value)))}}}"
+    return str(value).upper() if isinstance(value, bool) else str(value)
 
 
 def _job_without_configuration(protocol: Protocol, options: CheckOptions) -> SearchJob:
     """Return the `SearchJob` that searches a protocol without a configuration."""
-    if isinstance(protocol, type):
-        raise InputError(f"expected a protocol with its constants, {protocol.__name__}(...), found the class; call it")
     require_assertions_enabled()
     asked = _parsed_options(CheckOptions, options)
     bound, engine = pop_config_from_options(protocol, asked), asked.pop("engine", None)
@@ -395,11 +419,26 @@ def _run_check(job: SearchJob, strict: bool) -> Result:
     return run_with_diagnosis(job, run, strict=strict)
 
 
-def _run_simulation(job: SearchJob, runs: int, depth: int, seed: int, keep: WalkCallback | None = None) -> Result:
+def _run_simulation(
+    make_job: Callable[[], SearchJob],
+    options: Mapping[str, Any],
+    numbers: tuple[int, int, int],
+    keep: WalkCallback | None = None,
+) -> Result:
+    require_walk_engine(options.get("engine"))
+    for name in SEARCH_ONLY_OPTIONS:
+        if options.get(name) is not None:
+            raise InputError(f"{OPTIONS[name].word}: not supported for random walks")
+    parsers = {"--runs": parse_count, "--depth": parse_count, "--seed": parse_seed}
+    plan = [parse_script_value(word, parsers[word], number) for word, number in zip(parsers, numbers, strict=True)]
+    job = make_job()
+    if job.engine == "spark":
+        raise InputError(NO_WALK_FOLDER_MESSAGE)
+
     def walk() -> Result:
         from kraftcheck.explorer import random_walks as walks
 
-        return walks.simulate(job.protocol, job.options, walks.WalkPlan(runs, depth, seed), keep)
+        return walks.simulate(job.protocol, job.options, walks.WalkPlan(*plan), keep)
 
     return run_with_compile_timing(walk)
 

@@ -28,6 +28,7 @@ from kraftcheck.explorer.request import parse_count as parse_count
 from kraftcheck.spec.cfg.binding import bind, bind_leniently
 from kraftcheck.spec.cfg.config import BoundConfig, ModelConfig
 from kraftcheck.spec.errors import InputError, unknown_name_message
+from kraftcheck.spec.kinds import fitting_argument
 from kraftcheck.spec.language.declarations import (
     GRAPH_PROPERTY_KINDS,
     PREDICATE,
@@ -127,17 +128,37 @@ def add_options(parser: argparse._ActionsContainer, *names: str, **changes: Any)
         parser.add_argument(name, **(_OPTION_ARGUMENTS[name] | changes))
 
 
-def parse_script_option(name: str, value: Any) -> Any:
+WALK_ENGINES = ("tables", "spark")
+"""The engines that support random walks."""
+NO_WALK_FOLDER_MESSAGE = "--engine spark: no output folder; add --out DIR, a folder that driver and executors share"
+SEARCH_ONLY_OPTIONS = ("search", "memory", "max_depth", "max_nodes", "checkpoint", "checkpoint_every", "resume")
+"""The options of a search that random walks lack."""
+
+
+def require_walk_engine(name: str | None) -> None:
+    """Raise InputError for an engine without random walks."""
+    if name not in (None, *WALK_ENGINES):
+        raise InputError(f"--engine {name}: not supported for random walks; use {' or '.join(WALK_ENGINES)}")
+
+
+def parse_script_option(name: str, value: Any, kind: Any) -> Any:
     """Parse the value of a request's option from a script as the command line parses it."""
     option = OPTIONS[name]
+    if not (isinstance(value, str) and option.metavar and option.read is not parse_spark_setting):
+        value = fitting_argument(name, value, kind)  # text has a parser, which also reads numbers
     if name == "search" and value not in search_order_names():
         raise InputError(unknown_name_message("search", value, search_order_names()))
-    if value is None or option.read is str:
-        return value
+    if option.read is parse_spark_setting:
+        return tuple(parse_script_value(option.word, option.read, f"{key}={one}") for key, one in value.items())
+    return value if option.read is str else parse_script_value(option.word, option.read, value)
+
+
+def parse_script_value(word: str, read: Callable[[str], Any], value: object) -> Any:
+    """Parse a value from a script as the command line parses that of the option `word`."""
     try:
-        return tuple(dict(value).items()) if option.read is parse_spark_setting else option.read(str(value))
+        return read(str(value))
     except (argparse.ArgumentTypeError, ValueError) as error:
-        raise InputError(f"argument {option.word}: {error}") from None
+        raise InputError(f"argument {word}: {error}") from None
 
 
 def given_options(arguments: argparse.Namespace) -> dict[str, Any]:

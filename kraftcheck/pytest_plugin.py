@@ -142,7 +142,7 @@ def _check_model(
         file = Path(report) if report is not None else page()
         try:
             loaded.write_report(result, file, **options)
-        except OSError as error:  # the test fails with the counterexample anyway
-            pytest.fail(f"{said}\nthe page cannot be written: {file}: {error.strerror}", pytrace=False)
+        except InputError as error:  # the test fails with the counterexample anyway
+            pytest.fail(f"{said}\n{error}", pytrace=False)
         pytest.fail(f"{said}\nthe page: {file}", pytrace=False)
     return result

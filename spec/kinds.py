@@ -5,13 +5,15 @@ from __future__ import annotations
 import enum
 import re
 import types
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache, wraps
+from inspect import signature
 from itertools import chain, filterfalse, repeat
 from operator import attrgetter
-from typing import Any, Literal, Union, get_args, get_origin
+from os import PathLike
+from typing import Any, Literal, SupportsFloat, SupportsIndex, TypeVar, Union, cast, get_args, get_origin
 
-from kraftcheck.spec.errors import ProtocolError
+from kraftcheck.spec.errors import InputError, ProtocolError
 from kraftcheck.spec.values import (
     IMMUTABLE_TYPE_OF,
     Map,
@@ -290,3 +292,97 @@ def _is_value(value: Value) -> bool:
     if type(value) is str:
         return _is_encodable_text(value)
     return value is None or type(value) in PHRASE_OF_SCALAR or is_enum(type(value))
+
+
+# Arguments of public functions
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_NUMBERS: dict[Any, Any] = {int: SupportsIndex, float: SupportsFloat}  # numbers of NumPy too
+_ARGUMENT_PHRASES: dict[Any, str] = {
+    bool: "True or False",
+    int: "a whole number",
+    float: "a number",
+    str: "a string",
+    types.NoneType: "None",
+    type: "a protocol's class",
+    PathLike: "a path",
+    Mapping: "a mapping",
+    Callable: "a function",
+    **dict.fromkeys((Iterable, Collection, Sequence), "a sequence"),
+}
+
+
+def check_arguments(function: Function) -> Function:
+    """Make a function raise InputError for an argument that does not fit its annotation."""
+    parameters = signature(function)
+
+    @cache  # annotations are evaluated at the first call, since they may take long; that of `return` may have no module
+    def types_of_parameters() -> dict[str, Any]:
+        found = {name: one.annotation for name, one in parameters.parameters.items() if one.kind is not one.VAR_KEYWORD}
+        return {name: eval(text, function.__globals__) for name, text in found.items() if isinstance(text, str)}
+
+    @wraps(function)
+    def checked(*given: Any, **named: Any) -> Any:
+        call, kinds = parameters.bind(*given, **named), types_of_parameters()
+        for name in call.arguments.keys() & kinds.keys():
+            call.arguments[name] = fitting_argument(name, call.arguments[name], kinds[name])
+        return function(*call.args, **call.kwargs)
+
+    return cast(Function, checked)
+
+
+def fitting_argument(name: str, value: Any, kind: Any) -> Any:
+    """Return an argument that fits its annotation, an iterator as a tuple. Raise InputError for another one."""
+    if isinstance(value, Iterator):  # a check of its elements would consume it
+        value = tuple(value)
+    misfit = _argument_misfit(value, kind)
+    if misfit is not None:
+        raise InputError(f"argument {name}: expected {_argument_phrase(misfit[1])}, found {_found_argument(*misfit)}")
+    return value
+
+
+def _argument_misfit(value: Any, kind: Any) -> tuple[Any, Any] | None:
+    """Return the argument, or the element of it, that does not fit, with its annotation; None if all fit."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        found = [_argument_misfit(value, one) for one in arguments]
+        inner = (one for one in found if one is not None and one[0] is not value)
+        return None if None in found else next(inner, (value, kind))
+    if kind is not Any and not _fits_outermost(value, kind):
+        return value, kind
+    parts: Iterable[tuple[Any, Any]] = ()
+    if origin is Mapping:
+        parts = chain(zip(value, repeat(arguments[0])), zip(value.values(), repeat(arguments[1])))
+    elif origin in (Iterable, Collection, Sequence):
+        parts = zip(value, repeat(arguments[0]))
+    return next((one for part in parts if (one := _argument_misfit(*part)) is not None), None)
+
+
+def _fits_outermost(value: Any, kind: Any) -> bool:
+    if get_origin(kind) is type:
+        return isinstance(value, type) and issubclass(value, get_args(kind)[0])
+    if kind in _NUMBERS:
+        return isinstance(value, _NUMBERS[kind]) and not isinstance(value, bool)
+    return isinstance(value, get_origin(kind) or kind)
+
+
+def _argument_phrase(kind: Any) -> str:
+    if get_origin(kind) in (Union, types.UnionType):
+        return " or ".join(dict.fromkeys(map(_argument_phrase, get_args(kind))))
+    kind = get_origin(kind) or kind
+    return _ARGUMENT_PHRASES.get(kind) or f"a {kind.__name__}"
+
+
+def _found_argument(value: Any, kind: Any) -> str:
+    """Return the text of a misfit, with the remedy for a class or a method in place of an instance or a name."""
+    if isinstance(value, type):
+        remedy = f"; call it, {value.__name__}(...)" if isinstance(kind, type) and issubclass(value, kind) else ""
+        return f"the class {value.__name__}{remedy}"
+    mark = getattr(value, "property_mark", None)
+    name = getattr(value if mark is None else mark.made(value.__name__, value), "name", None)
+    remedy = f'; give the name "{name}"' if kind is str and isinstance(name, str) else ""
+    if isinstance(value, types.FunctionType | types.MethodType):
+        return f"the function {value.__qualname__}{remedy}"
+    is_plain = type(value).__module__ == "builtins"
+    return (truncate_text(repr(value), 60) if is_plain else f"an instance of {type(value).__name__}") + remedy

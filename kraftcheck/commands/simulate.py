@@ -22,7 +22,16 @@ from kraftcheck.catalogue import SearchJob, requested_model
 from kraftcheck.engines import run_with_compile_timing
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import Behaviour, Result, SearchStopped
-from kraftcheck.jobs import CHECK_OPTIONS, add_options, job_of_arguments, parse_count, parse_seed
+from kraftcheck.jobs import (
+    CHECK_OPTIONS,
+    NO_WALK_FOLDER_MESSAGE,
+    WALK_ENGINES,
+    add_options,
+    job_of_arguments,
+    parse_count,
+    parse_seed,
+    require_walk_engine,
+)
 from kraftcheck.reporting.lines import ProgressMeter, print_lines
 from kraftcheck.reporting.output import OutputFiles, search_header_lines
 from kraftcheck.runner import announce_compiling, report_result, run_job, simplify_counterexamples
@@ -33,9 +42,7 @@ if TYPE_CHECKING:
     from kraftcheck.explorer.random_walks import WalkPlan
 
 
-SPARK_ENGINE = "spark"
-WALK_ENGINES = ("tables", SPARK_ENGINE)
-"""The engines that support random walks."""
+SPARK_ENGINE = WALK_ENGINES[1]
 
 
 def _walk_plan(arguments: argparse.Namespace) -> WalkPlan:
@@ -90,7 +97,7 @@ def _walk_keeper(job: SearchJob, out: Path, files: OutputFiles) -> Callable[[int
 def require_spark_supports_options(job: SearchJob, arguments: argparse.Namespace) -> None:
     """Raise InputError for options that random walks on Spark do not support."""
     if arguments.out is None:
-        raise InputError("--engine spark: no output folder; add --out DIR, a folder that driver and executors share")
+        raise InputError(NO_WALK_FOLDER_MESSAGE)
     for option, value in (("--max-states", job.options.max_states), ("--time-limit", job.options.time_limit)):
         if value:
             raise InputError(f"{option}: not supported for random walks on Spark; use --engine {WALK_ENGINES[0]}")
@@ -133,10 +140,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if arguments.engine not in (None, *WALK_ENGINES):
-        raise InputError(
-            f"--engine {arguments.engine}: not supported for random walks; use {' or '.join(WALK_ENGINES)}"
-        )
+    require_walk_engine(arguments.engine)
     with requested_model(arguments) as model, OutputFiles(arguments, "json", "trace", "report") as files:
         job = job_of_arguments(model, arguments.config, arguments)
         if arguments.trace or arguments.out:

@@ -32,7 +32,7 @@ from kraftcheck.reporting.counterexample import (
     violated_for_text,
 )
 from kraftcheck.reporting.lines import count_with_noun, lines_as_text
-from kraftcheck.reporting.output import require_report_extension
+from kraftcheck.reporting.output import convert_write_errors, require_report_extension
 from kraftcheck.reporting.replay import claim_verdict_text, divergence_lines, trace_title
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import text_of, truncate_text
@@ -66,12 +66,13 @@ _DIAGRAM_LEGEND = (
 
 
 def write_report(path: Path, runs: Sequence[Mapping[str, Any]]) -> None:
-    """Write a report in the format of the file's extension; raise InputError for an unknown one."""
+    """Write a report in the format of the file's extension; raise InputError for an unknown or unwritable one."""
     require_report_extension(path)
     # file names only, without the folders of this machine
     runs = [{**run, **{name: run[name].rpartition("/")[2] for name in ("model", "configuration")}} for run in runs]
     text = report_page(runs) if path.suffix == ".html" else markdown_report(runs)
-    path.write_text(text, encoding="utf-8", errors="replace")
+    with convert_write_errors("--report", path):
+        path.write_text(text, encoding="utf-8", errors="replace")
 
 
 def search_as_data(job: SearchJob, result: Result, more: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.kinds import check_arguments
 from kraftcheck.validation.event_stream import events_from_json_object
 from kraftcheck.validation.events import (
     Event,
@@ -60,6 +61,7 @@ class ValidationState:
         A difference is unknown.
     """
 
+    @check_arguments
     def __init__(self, *, without: Collection[str] = ()) -> None:
         from kraftcheck.kraft_model.quorum.variants.kafka import known_differences, require_known_differences
 
@@ -210,6 +212,7 @@ def _cluster_facts(event: Event) -> Iterator[Any]:
         yield from zip(event.body.all("nodeId"), event.body.all("host"), event.body.all("port"), strict=False)
 
 
+@check_arguments
 def validate_step(
     state: ValidationState,
     step: Mapping[str, Any] | Sequence[Mapping[str, Any]],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import json
 import re
@@ -11,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import kraftcheck
@@ -21,23 +23,33 @@ from kraftcheck import (
     ModelValue,
     Protocol,
     Record,
+    Result,
+    Search,
     State,
     Steps,
+    ValidationState,
     Verdict,
+    Violation,
     become,
     bound,
     check,
+    explain,
     internal,
     invariant,
     load,
+    simulate,
     spec,
     to_networkx,
     to_pandas,
+    validate_step,
     write_report,
 )
 from kraftcheck.api import _job_without_configuration
+from kraftcheck.commands import simulate as simulate_command
 from kraftcheck.engines import search_order_names
+from kraftcheck.explorer.request import OPTIONS
 from kraftcheck.explorer.result import Progress
+from kraftcheck.jobs import SEARCH_ONLY_OPTIONS
 from kraftcheck.reporting.lines import ProgressMeter
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 
@@ -168,7 +180,7 @@ def test_progress_of_a_search_by_sets_counts_nodes() -> None:
 
 
 def test_a_class_is_no_protocol_with_its_constants() -> None:
-    with pytest.raises(InputError, match=r"expected a protocol with its constants, TwoPhaseCommit\(\.\.\.\), found"):
+    with pytest.raises(InputError, match=r"found the class TwoPhaseCommit; call it, TwoPhaseCommit\(\.\.\.\)"):
         check(TwoPhaseCommit)  # type: ignore[arg-type]
 
 
@@ -212,7 +224,7 @@ def test_a_class_of_ones_own_with_a_cfg(tmp_path: Path) -> None:
     assert load(Factory, config, constants={"MaxJobs": 2}).check(engine="reference").verdict is Verdict.OK
     assert load(Factory).check(engine="reference").verdict is Verdict.DEADLOCK
     assert load(Factory).check(engine="reference", deadlock=False).verdict is Verdict.OK
-    with pytest.raises(InputError, match="expected a model's name or a protocol's class, found an instance of Factory"):
+    with pytest.raises(InputError, match="expected a string or a protocol's class, found an instance of Factory"):
         load(Factory())  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"expected a configuration's name or a \.cfg file, found ''"):
         load("two-phase-commit", "")
@@ -304,6 +316,119 @@ def test_errors_say_what_the_command_line_says(words, options, run) -> None:
     outcome = run("check", "two-phase-commit", "--config", "smoke", *words)
     assert outcome.code == 2
     assert outcome.err.endswith(f"error: {caught.value}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        (["--engine", "reference"], {"engine": "reference"}),
+        (["--engine", "spark"], {"engine": "spark"}),
+        (["--master", "local"], {"master": "local"}),
+        (["--conf", "a=b"], {"conf": {"a": "b"}}),
+        (["--runs", "0"], {"runs": 0}),
+        (["--depth", "-1"], {"depth": -1}),
+        (["--depth", "1000001"], {"depth": 1_000_001}),
+    ],
+)
+def test_errors_of_random_walks_say_what_the_command_line_says(words, options, run) -> None:
+    with pytest.raises(InputError) as caught:
+        load("two-phase-commit", "smoke").simulate(**options)
+    outcome = run("simulate", "two-phase-commit", "--config", "smoke", *words)
+    assert (outcome.code, outcome.err.endswith(f"error: {caught.value}\n")) == (2, True), outcome.err
+
+
+def test_random_walks_have_the_options_of_the_command_line() -> None:
+    parser = argparse.ArgumentParser()
+    simulate_command.declare(parser)
+    lacking = {name for name, option in OPTIONS.items() if option.word} - {action.dest for action in parser._actions}
+    assert lacking == set(SEARCH_ONLY_OPTIONS)
+    for name in SEARCH_ONLY_OPTIONS:
+        with pytest.raises(InputError, match=f"{OPTIONS[name].word}: not supported for random walks"):
+            simulate(THREE, **{name: "x"})
+
+
+VIOLATION, OK, ANY = Violation("FewJobs", ()), Result(), ValidationState()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: check("lock-service"), "protocol: expected a Protocol, found 'lock-service'"),
+        (lambda: check(kraftcheck.Loaded), "protocol: expected a Protocol, found the class Loaded"),
+        (lambda: check(None), "protocol: expected a Protocol, found None"),
+        (lambda: check(THREE, properties=5), "properties: expected a sequence or None, found 5"),
+        (lambda: check(THREE, properties=iter([5])), "properties: expected a string, found 5"),
+        (
+            lambda: check(Factory(), properties=[Factory.few_jobs]),
+            'properties: expected a string, found the function Factory.few_jobs; give the name "FewJobs"',
+        ),
+        (
+            lambda: check(Factory(), properties=Factory.properties.values()),
+            'properties: expected a string, found an instance of Property; give the name "FewJobs"',
+        ),
+        *(
+            (lambda name=name: check(THREE, **{name: 5}), f"{name}: expected a string(| or None), found 5")
+            for name in ("search", "engine", "view", "init", "specification", "master")
+        ),
+        *(
+            (lambda name=name: check(THREE, **{name: "no"}), f"{name}: expected True or False, found 'no'")
+            for name in ("deadlock", "strict", "keep_going", "check_actions")
+        ),
+        (lambda: check(THREE, engine=True), "engine: expected a string or None, found True"),
+        (lambda: check(THREE, conf=5), "conf: expected a mapping, found 5"),
+        (lambda: check(THREE, workers=1.5), "workers: expected a whole number or None, found 1.5"),
+        (lambda: check(THREE, report="x.html"), "report: expected a function or None, found 'x.html'"),
+        (lambda: check(THREE, checkpoint=5), "checkpoint: expected a string or a path or None, found 5"),
+        (lambda: check(THREE, resume=b"x"), "resume: expected a string or a path or None, found b'x'"),
+        (lambda: load(5), "model: expected a string or a protocol's class, found 5"),
+        (lambda: load(Factory, 5), "config: expected a string or a path or None, found 5"),
+        (lambda: load(Factory, variant=5), "variant: expected a string or None, found 5"),
+        (lambda: load(Factory, constants="MaxJobs=1"), "constants: expected a mapping or None, found 'MaxJobs=1'"),
+        (lambda: load(Factory).check(strict="no"), "strict: expected True or False, found 'no'"),
+        (lambda: load(Factory).explain(VIOLATION), "result: expected a Result, found an instance of Violation"),
+        *(
+            (lambda one=one: simulate(THREE, runs=one), f"runs: expected a whole number, found {one!r}")
+            for one in ("5", 1.5, None, True)
+        ),
+        (lambda: simulate(THREE, depth="5"), "depth: expected a whole number, found '5'"),
+        (lambda: simulate(THREE, seed="x"), "seed: expected a whole number, found 'x'"),
+        (lambda: explain(THREE, OK), "violation: expected a Violation, found an instance of Result"),
+        (lambda: explain(Factory, VIOLATION), "protocol: expected a Protocol, found the class Factory; call it"),
+        (lambda: write_report(THREE, VIOLATION, "x.md"), "result: expected a Result, found an instance of Violation"),
+        (lambda: to_pandas(5), "behaviour: expected a Result or a Violation or a sequence, found 5"),
+        (lambda: kraftcheck.Replayer(Factory), "protocol: expected a Protocol, found the class Factory; call it"),
+        (lambda: validate_step(ANY, 5), "step: expected a mapping or a sequence, found 5"),
+        (lambda: validate_step(ANY, "x"), "step: expected a mapping"),
+    ],
+)
+def test_an_argument_of_another_type_is_an_input_error(call, message) -> None:
+    with pytest.raises(InputError, match=f"^argument {message}"):
+        call()
+
+
+def test_a_report_that_cannot_be_written_is_an_input_error() -> None:
+    with pytest.raises(InputError, match=r"--report nodir/x\.html: cannot be written: No such file or directory"):
+        write_report(Factory(), Result(), "nodir/x.html")
+
+
+def test_numbers_names_and_files_of_other_types_are_taken() -> None:
+    result = check(
+        Factory(), properties=(name for name in ["FewJobs"]), deadlock=False, time_limit=5, max_states=np.int64(100),
+        workers="1", engine=None, search=Search.BFS, strict=True, conf={}, symmetry=None,
+    )  # fmt: skip
+    assert result.verdict is Verdict.OK
+    assert check(Factory(), properties="FewJobs", deadlock=False, engine="reference").verdict is Verdict.OK
+    assert load("lock-service", Path("smoke")).job(time_limit=np.float32(1.5)).options.time_limit == 1.5
+    asked = load("lock-service", "smoke").job(engine="spark", conf={"spark.cores.max": 2})
+    assert asked.options.conf == (("spark.cores.max", "2"),)
+
+
+def test_constants_of_python() -> None:
+    clients = frozenset({ModelValue("c1"), ModelValue("c2")})
+    for given in (clients, {"c1", "c2"}, "{c1, c2}"):
+        assert load("lock-service", constants={"Clients": given}).protocol.clients == clients
+    for given in (False, True):
+        assert load("quorum", "smoke", constants={"LatePreVotes": given}).protocol.late_pre_votes is given
 
 
 # docs/api.md, docs/python.md

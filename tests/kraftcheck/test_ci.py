@@ -418,7 +418,7 @@ def test_the_pytest_plugin(tmp_path: Path) -> None:
     assert '"result":"incomplete"' in Path(page).read_text()
     pages = {Path(page) for page in re.findall(r"the page: (/.*-test_has_a_page_of_its_own-.*\.html)", told)}
     assert len({page.name for page in pages if page.is_file()}) == 3, told
-    assert "the page cannot be written: nowhere/page.html: No such file or directory" in told
+    assert "--report nowhere/page.html: cannot be written: No such file or directory" in told
     assert '"property":"MutualExclusion"' in (tmp_path / "broken.html").read_text()
     assert "INCOMPLETE: nothing is violated so far, stopped at --max-states" in told
     assert "kraftcheck: unknown option engin" in told, told

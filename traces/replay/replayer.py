@@ -14,6 +14,7 @@ from math import factorial, prod
 from os import PathLike, fspath
 
 from kraftcheck.explorer.transition_system import canonicalizer
+from kraftcheck.spec.kinds import check_arguments
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition, initial_states
@@ -209,6 +210,7 @@ class Replayer:
     temporal: Sequence[str] = ()
     """The names of the checked temporal properties. TLC 2.15 does not name the violated one."""
 
+    @check_arguments
     def __init__(
         self,
         protocol: Protocol,
