@@ -156,6 +156,7 @@ class LineChecks(CommittedBatchMerger):
     """Checks that return the state after a line, or raise Refusal."""
 
     known: KnownDifferenceUses
+    snapshot_sizes: dict[Any, str | None]  # by process, end offset and epoch
 
     def _sends(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> NodeHypothesis:
         send = SEND_CHECKS.get(event.body.api)
@@ -336,11 +337,21 @@ class LineChecks(CommittedBatchMerger):
         found = body_differences(event.body, due.expected)
         if due.records and event.body.api == "Fetch" and event.body.number("size") <= 0:
             found.append(FieldDifference("records", "none", f"up to offset {batch_end_offset(due.records[-1])}"))
+        if event.body.api == "FetchSnapshot" and due.records:
+            found += self._size_difference(event)
         if found:
             raise EventRefusal(event, "is another response than the model's", found, due.api)
         if due.records:
             self.records[id(event)] = due.records
         return state
+
+    def _size_difference(self, event: Event) -> list[FieldDifference]:
+        """Return the size of a sent snapshot if it is another than before; the model has no sizes."""
+        body = event.body
+        snapshot = event.node, event.incarnation, body.get("endOffset"), body.get("epoch")
+        shown = body.get("size")
+        known = self.snapshot_sizes.setdefault(snapshot, shown)
+        return [] if known == shown else [FieldDifference("size", shown, known)]
 
     def _unparked(
         self, node: NodeProgress, state: NodeHypothesis, event: Event, waiting: WaitingRequest, *, is_ended: bool

@@ -188,6 +188,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
     def __init__(self, *parts: Any, known: KnownDifferenceUses) -> None:
         super().__init__(*parts)
         self.known = known
+        self.snapshot_sizes = {}
         self.begin_late()
         self.orders = {number: LineOrderChecker(node.events[: node.position]) for number, node in self.nodes.items()}
 

@@ -86,6 +86,11 @@ FAULTS: dict[str, tuple[Change, str, str]] = {
         "send FetchSnapshot",
         "position",
     ),
+    "size of a snapshot": (
+        in_messages("FetchSnapshotResponse", "size=754", "size=755", "@641731e3"),
+        "answer FetchSnapshot",
+        "size",
+    ),
     "position of the response": (
         in_messages("FetchSnapshotResponse", "position=0", "position=5"),
         "answer FetchSnapshot",
