@@ -42,7 +42,10 @@ From the second number on it gives up while half of the states wait to be expand
 """
 
 BYTECODE_TRIAL_SECONDS, BYTECODE_SECONDS_FOR_INITIAL_STATE = 1.5, 1e-4
-"""Processor time that the bytecode engine has for its trial: it executes expensive handlers again in each state."""
+"""Processor time that the bytecode engine has for its trial, and more for each initial state.
+
+It executes expensive handlers again in each state.
+"""
 
 CALL_SECONDS, STEP_SECONDS, LEAST_MEASURED_SECONDS = 1e-4, 2e-5, 2.0
 """Seconds that a call of the table engine and a step of the bytecode engine take, and seconds before its speed counts.
@@ -427,6 +430,8 @@ def _try_bytecode(protocol: Protocol, options: SearchRequest) -> Result | None:
     if not _engine_supports(protocol, options, "bytecode") or not _engine_module("bytecode").is_interpreter_compiled():
         return None
     starts = len(initial_states(Semantics(protocol), options.init))
+    if starts > BYTECODE_TRIAL_STATES and _engine_module("bytecode").unsupported_part(protocol, options) is not None:
+        return None  # the search itself finds this after the encoding of all initial states
     seconds = BYTECODE_TRIAL_SECONDS + BYTECODE_SECONDS_FOR_INITIAL_STATE * starts
     return _search_unless_large(
         lambda request: _search_with_engine("bytecode", protocol, request, None),

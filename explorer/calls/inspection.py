@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from dataclasses import replace
 from dis import Instruction, get_instructions, opmap
-from functools import partial, wraps
+from functools import wraps
 from itertools import chain, islice, pairwise
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -31,7 +31,7 @@ from kraftcheck.explorer.calls.proxies import UnansweredRead
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.spec.diagnosis.source import compile_definition, definition_of, nodes_of_type, unchanged_definition
 from kraftcheck.spec.discovery import modules_of
-from kraftcheck.spec.language.declarations import Property
+from kraftcheck.spec.language.declarations import Action, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import memoize
 
@@ -241,11 +241,12 @@ def find_proxy_revealing_methods(protocol: Protocol) -> set[str]:
     Each replica is one object for an action and for a property of a state. For other properties `is` matters too.
     """
     methods, found = _methods_by_name(type(protocol)), set[str]()
-    owners: list[Any] = [*protocol.actions.values(), *protocol.properties.values()]
-    for compares in (False, True):
-        reveals = partial(_may_reveal_proxy, methods=methods, known={}, compares=compares)
-        chosen = [one for one in owners if compares == (isinstance(one, Property) and one.asks != ("state",))]
-        found |= {owner.name for owner in chosen if reveals(owner.function)}
+    known: dict[bool, dict[Any, bool]] = {False: {}, True: {}}
+    owners: list[Action | Property] = [*protocol.actions.values(), *protocol.properties.values()]
+    for owner in owners:
+        compares = isinstance(owner, Property) and owner.asks != ("state",)
+        if _may_reveal_proxy(owner.function, methods, known[compares], compares=compares):
+            found.add(owner.name)
     protocol.by_type = found
     return found
 

@@ -208,6 +208,7 @@ def test_another_engine_has_half_of_the_time_where_there_is_a_checkpoint() -> No
 def test_a_call_in_each_state_is_dear_even_if_there_are_more_steps(
     calls: int, is_dear: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(bytecode, "is_interpreter_compiled", lambda: True)
     monkeypatch.setattr(bytecode, "unsupported_part", lambda *_: "a word")
     choice = engines.EngineChooser(load("die-hard").protocol, SearchRequest())
     progress = Progress(10_000, 27_000, 20, 100, 1.0, handler_calls={"FillSmallJug": calls})
@@ -281,8 +282,11 @@ def test_engines_share_the_initial_states(monkeypatch: pytest.MonkeyPatch) -> No
         found = engines.search("tables", protocol, SearchRequest(deadlock=False), is_named=False)
         assert (found.engine, found.distinct_states) == (wanted, 100)
     assert engines_used == ["bytecode", "bytecode", "tables"]  # the reference engine is not called by `_run_engine`
+    monkeypatch.setattr(bytecode, "unsupported_part", lambda *_: "a word")
+    assert engines.search("tables", protocol, SearchRequest(deadlock=False), is_named=False).engine == "tables"
+    assert engines_used[3:] == ["tables"], "many initial states are not encoded in vain"
     assert lint(protocol, complete=True) == []
-    assert len(made) == 2
+    assert len(made) == 3
     assert protocol.kept_initial is None
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from kraftcheck.explorer.bytecode.kernel import codes, heap
 from kraftcheck.explorer.bytecode.kernel.codes import jit
-from kraftcheck.explorer.bytecode.kernel.interpreter import build_collection_from_stack, push_value, run_function
+from kraftcheck.explorer.bytecode.kernel.interpreter import build_value_from_stack, push_value, run_function
 
 DISTINCT_INPUTS_COLUMN = 7  # column of `InterpreterArrays.inputs`
 
@@ -47,15 +47,15 @@ def make_state_record(m: Any, first: Any, shared: Any) -> Any:
         if m.row[first + place] != 0:
             push_value(m, m.columns[place])
             push_value(m, m.row[first + place])
-    by_id = build_collection_from_stack(m, codes.MAP_KIND, mark)
+    by_id = build_value_from_stack(m, codes.MAP_KIND, mark)
     for place in range(m.shape[codes.SHAPE_BOUNDS]):
         push_value(m, m.names[fields + place])
         push_value(m, m.row[first + replicas + fields + place])
-    spent = build_collection_from_stack(m, codes.MAP_KIND, mark)
-    inboxes = build_collection_from_stack(m, codes.MAP_KIND, mark)
+    spent = build_value_from_stack(m, codes.MAP_KIND, mark)
+    inboxes = build_value_from_stack(m, codes.MAP_KIND, mark)
     for value in (by_id, inboxes, shared, spent):
         push_value(m, value)
-    return build_collection_from_stack(m, m.shape[codes.SHAPE_STATE_KIND], mark)
+    return build_value_from_stack(m, m.shape[codes.SHAPE_STATE_KIND], mark)
 
 
 @jit
@@ -83,7 +83,7 @@ def make_state_parameters(m: Any, side: Any) -> Any:
                     return heap.record_error(m, codes.UNSUPPORTED_ERROR)
                 push_value(m, m.columns[place])
                 push_value(m, found)
-        m.environment[projected + which] = build_collection_from_stack(m, codes.MAP_KIND, mark)
+        m.environment[projected + which] = build_value_from_stack(m, codes.MAP_KIND, mark)
     return 0
 
 
@@ -228,7 +228,7 @@ def property_holds_for(m: Any, which: Any, side: Any, me: Any, peer: Any) -> Any
 
 @jit
 def record_step_property_violations(m: Any, source: Any, address: Any) -> Any:
-    """Check the properties of steps for the replicas that the step from the source to the target changes."""
+    """Record violations of step properties by the replicas that the step from the source to the target changes."""
     width = state_column_count(m)
     for which in range(m.shape[codes.SHAPE_PROPERTIES]):
         if m.properties[which, 3] != codes.STEP_PROPERTY or m.violations[which, 0] != 0:
@@ -298,7 +298,7 @@ def permuted_value(m: Any, value: Any, permutation: Any) -> Any:
     mark = m.at[codes.AT_STACK_HEIGHT]
     for place in range(heap.node_size(m, value)):
         push_value(m, permuted_value(m, heap.node_item(m, value, place), permutation))
-    found = heap.intern_value(m, build_collection_from_stack(m, m.words[value >> 1], mark))
+    found = heap.intern_value(m, build_value_from_stack(m, m.words[value >> 1], mark))
     if m.at[codes.AT_ERROR] == 0:
         m.permuted[slot, 0], m.permuted[slot, 1] = key, found
     return found

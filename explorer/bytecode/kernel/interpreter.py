@@ -55,7 +55,7 @@ def push_elements(m: Any, value: Any) -> Any:
 
 
 @jit
-def build_collection_from_stack(m: Any, kind: Any, mark: Any) -> Any:
+def build_value_from_stack(m: Any, kind: Any, mark: Any) -> Any:
     """Return a value of a kind with the values on the stack above a mark."""
     count = m.at[codes.AT_STACK_HEIGHT] - mark
     m.at[codes.AT_STACK_HEIGHT] = mark
@@ -148,7 +148,7 @@ def slice_sequence(m: Any, value: Any, first: Any, last: Any) -> Any:
     size, mark = heap.node_size(m, value), m.at[codes.AT_STACK_HEIGHT]
     for place in range(slice_bound(m, first, size, 0), slice_bound(m, last, size, size)):
         push_value(m, heap.node_item(m, value, place))
-    return build_collection_from_stack(m, kind, mark)
+    return build_value_from_stack(m, kind, mark)
 
 
 @jit
@@ -170,7 +170,7 @@ def add_values(m: Any, one: Any, other: Any) -> Any:
         return heap.box_integer(m, (a >> 1) + (b >> 1)) if a & b & 1 else heap.record_error(m, codes.UNSUPPORTED_ERROR)
     push_elements(m, one)
     push_elements(m, other)
-    return build_collection_from_stack(m, kind, mark)
+    return build_value_from_stack(m, kind, mark)
 
 
 @jit
@@ -185,12 +185,12 @@ def subtract_values(m: Any, one: Any, other: Any) -> Any:
     for place in range(heap.node_size(m, one)):
         if find_element(m, other, heap.node_item(m, one, place)) < 0:
             push_value(m, heap.node_item(m, one, place))
-    return build_collection_from_presorted_stack(m, kind, mark)
+    return build_value_from_presorted_stack(m, kind, mark)
 
 
 @jit
-def build_collection_from_presorted_stack(m: Any, kind: Any, mark: Any) -> Any:
-    """Return a set with the values on the stack above a mark, which are in order."""
+def build_value_from_presorted_stack(m: Any, kind: Any, mark: Any) -> Any:
+    """Return a value of a kind with the values on the stack above a mark, which are in the order that it keeps."""
     count = m.at[codes.AT_STACK_HEIGHT] - mark
     m.at[codes.AT_STACK_HEIGHT] = mark
     return heap.make_node_from_stack(m, kind, mark, count)
@@ -203,7 +203,7 @@ def multiply_or_divide(m: Any, operation: Any, one: Any, other: Any) -> Any:
         mark = m.at[codes.AT_STACK_HEIGHT]
         for _ in range(other >> 1):
             push_elements(m, one)
-        return build_collection_from_stack(m, heap.kind_of(m, one), mark)
+        return build_value_from_stack(m, heap.kind_of(m, one), mark)
     one, other = number_of_bool(one), number_of_bool(other)
     if not one & other & 1:
         return heap.record_error(m, codes.UNSUPPORTED_ERROR)
@@ -232,7 +232,7 @@ def bitwise_operation(m: Any, operation: Any, one: Any, other: Any) -> Any:
         return heap.record_error(m, codes.UNSUPPORTED_ERROR)
     push_pairs(m, one)
     push_pairs(m, other)
-    return build_collection_from_stack(m, kind, mark)
+    return build_value_from_stack(m, kind, mark)
 
 
 @jit
@@ -243,11 +243,11 @@ def set_operation(m: Any, operation: Any, one: Any, other: Any) -> Any:
         if operation == OP_OR or (find_element(m, other, heap.node_item(m, one, place)) >= 0) == (operation == OP_AND):
             push_value(m, heap.node_item(m, one, place))
     if operation == OP_AND:
-        return build_collection_from_presorted_stack(m, kind, mark)
+        return build_value_from_presorted_stack(m, kind, mark)
     for place in range(heap.node_size(m, other)):
         if operation == OP_OR or find_element(m, one, heap.node_item(m, other, place)) < 0:
             push_value(m, heap.node_item(m, other, place))
-    return build_collection_from_stack(m, kind, mark)
+    return build_value_from_stack(m, kind, mark)
 
 
 @jit
@@ -315,7 +315,7 @@ def sorted_list(m: Any, value: Any, operation: Any) -> Any:
     if operation == OP_SORTED_PAIRS:
         for place in range(mark, m.at[codes.AT_STACK_HEIGHT]):
             m.stack[place] = heap.node_item(m, m.stack[place], 1)
-    return build_collection_from_stack(m, codes.LIST_KIND, mark)
+    return build_value_from_stack(m, codes.LIST_KIND, mark)
 
 
 @jit
@@ -358,7 +358,7 @@ def range_list(m: Any, first: Any, last: Any, step: Any) -> Any:
     while (one < end if by > 0 else one > end) and m.at[codes.AT_ERROR] == 0:
         push_value(m, (one << 1) | 1)
         one += by
-    return build_collection_from_stack(m, codes.LIST_KIND, mark)
+    return build_value_from_stack(m, codes.LIST_KIND, mark)
 
 
 @jit
@@ -377,7 +377,7 @@ def map_view_list(m: Any, value: Any, kind: Any) -> Any:
             push_value(m, address << 1)
         else:
             push_value(m, heap.node_item(m, value, place if kind == OP_KEYS else place + 1))
-    return build_collection_from_stack(m, codes.LIST_KIND, mark)
+    return build_value_from_stack(m, codes.LIST_KIND, mark)
 
 
 @jit
@@ -398,7 +398,7 @@ def zip_list(m: Any, registers: Any, first: Any, count: Any) -> Any:
             item = heap.node_item(m, value, place * items_per_element(m, value))
             m.words[address + codes.NODE_HEAD_WORDS + which] = item
         push_value(m, address << 1)
-    return build_collection_from_stack(m, codes.LIST_KIND, mark)
+    return build_value_from_stack(m, codes.LIST_KIND, mark)
 
 
 @jit
@@ -409,7 +409,7 @@ def reversed_list(m: Any, value: Any) -> Any:
         return heap.record_error(m, codes.UNSUPPORTED_ERROR)
     for place in range(heap.node_size(m, value) - 1, -1, -1):
         push_value(m, heap.node_item(m, value, place))
-    return build_collection_from_stack(m, codes.LIST_KIND, mark)
+    return build_value_from_stack(m, codes.LIST_KIND, mark)
 
 
 @jit
@@ -439,7 +439,7 @@ def with_entry(m: Any, value: Any, key: Any, changed: Any) -> Any:
     push_pairs(m, value)
     push_value(m, key)
     push_value(m, changed)
-    return build_collection_from_stack(m, kind, mark)
+    return build_value_from_stack(m, kind, mark)
 
 
 @jit
@@ -452,7 +452,7 @@ def without_element(m: Any, value: Any, key: Any) -> Any:
     for place in range(heap.node_size(m, value)):
         if missing < 0 or place < missing or place >= missing + stride:
             push_value(m, heap.node_item(m, value, place))
-    return build_collection_from_presorted_stack(m, kind, mark)
+    return build_value_from_presorted_stack(m, kind, mark)
 
 
 @jit
@@ -463,11 +463,9 @@ def convert_collection(m: Any, value: Any, kind: Any) -> Any:
         return value
     if not heap.is_mapping_kind(kind):
         push_elements(m, value)
-        return (
-            build_collection_from_presorted_stack(m, kind, mark)
-            if heap.is_set_kind(found)
-            else build_collection_from_stack(m, kind, mark)
-        )
+        if heap.is_set_kind(found):
+            return build_value_from_presorted_stack(m, kind, mark)
+        return build_value_from_stack(m, kind, mark)
     if heap.is_mapping_kind(found):
         push_pairs(m, value)
     elif items_per_element(m, value):
@@ -477,7 +475,7 @@ def convert_collection(m: Any, value: Any, kind: Any) -> Any:
                 return heap.record_error(m, codes.UNSUPPORTED_ERROR)
             push_value(m, heap.node_item(m, pair, 0))
             push_value(m, heap.node_item(m, pair, 1))
-    return build_collection_from_stack(m, kind, mark)
+    return build_value_from_stack(m, kind, mark)
 
 
 @jit
@@ -635,7 +633,7 @@ def run_function(m: Any, function: Any) -> Any:
         elif operation == OP_PUSH_ALL:
             push_elements(m, registers[base + a])
         elif operation == OP_COLLECT:
-            registers[base + a] = build_collection_from_stack(m, b, registers[base + c])
+            registers[base + a] = build_value_from_stack(m, b, registers[base + c])
         # Loops
         elif operation == OP_ITERATE:
             items_per_element(m, registers[base + b])
