@@ -329,8 +329,8 @@ class Endless(Protocol):
 """
 
 
-@pytest.mark.parametrize("at", ["initial", "step", "small"])
-@pytest.mark.parametrize("command", ["check", "simulate"])
+@pytest.mark.parametrize("at", ["initial", "step", pytest.param("small", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("command", ["check", pytest.param("simulate", marks=pytest.mark.slow)])
 def test_the_time_limit_ends_an_endless_call(tmp_path: Path, at: str, command: str) -> None:
     """The last state before the call counts, and the note names the method."""
     (tmp_path / "endless.py").write_text(ENDLESS)
