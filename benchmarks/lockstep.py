@@ -14,9 +14,9 @@ import os
 import time
 from typing import Any
 
-from kraftcheck.catalogue import find_config, find_model
+from kraftcheck.catalogue import find_config_name_and_content, find_model
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
+from kraftcheck.kraft_model.quorum.variants.kafka import with_known_kafka_differences
 from kraftcheck.lockstep.jars import classpath
 from kraftcheck.lockstep.process import Driver, DriverAnswer
 from kraftcheck.lockstep.survey import LockstepCampaign, rare_garbage_collection
@@ -47,8 +47,8 @@ def main() -> None:
     for name in ("--runs", "--depth"):
         parser.add_argument(name, type=int, default=100)
     options = parser.parse_args()
-    config = find_config(find_model("quorum"), options.config)[1]
-    protocol = bind(as_kafka(Quorum), config).protocol
+    config = find_config_name_and_content(find_model("quorum"), options.config)[1]
+    protocol = bind(with_known_kafka_differences(Quorum), config).protocol
     assert isinstance(protocol, Quorum)
     began = time.perf_counter()
     path = classpath(options.kafka)

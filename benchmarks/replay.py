@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from kraftcheck.catalogue import find_config, find_model
+from kraftcheck.catalogue import find_config_name_and_content, find_model
 from kraftcheck.reporting.as_json import peak_memory_bytes
 from kraftcheck.spec.cfg.binding import bind_leniently
 from kraftcheck.traces import Trace, as_text, read_traces
@@ -25,7 +25,7 @@ from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
 
 def replayer(options: argparse.Namespace) -> Replayer:
     model = find_model(options.model)
-    bound, _ = bind_leniently(model.protocol, find_config(model, options.config)[1], whole_space=False)
+    bound, _ = bind_leniently(model.protocol, find_config_name_and_content(model, options.config)[1], whole_space=False)
     return Replayer(bound.protocol, init=bound.init, symmetry=bound.symmetry)
 
 

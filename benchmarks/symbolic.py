@@ -22,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kraftcheck.catalogue import find_config, find_model
+from kraftcheck.catalogue import find_config_name_and_content, find_model
 from kraftcheck.engines import ENGINES
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.symbolic.engine import SATURATION_SEARCH, SymbolicSearch
@@ -76,13 +76,13 @@ class SharedFirst(SymbolicSearch):
 def one(given: argparse.Namespace, engine: str) -> dict[str, Any]:
     """Search, and return what was measured."""
     model = find_model(given.model, given.variant)
-    _, config = find_config(model, given.config)
+    _, config = find_config_name_and_content(model, given.config)
     settings = list(given.set)
     if given.managers:
         settings.append("RM={" + ",".join(f"rm{number}" for number in range(1, given.managers + 1)) + "}")
     bound = bind(model.protocol, with_assignments(config, [parse_setting(text, config) for text in settings]))
     small = find_model("two-phase-commit")
-    search_small = bind(small.protocol, find_config(small, "smoke")[1])
+    search_small = bind(small.protocol, find_config_name_and_content(small, "smoke")[1])
     order = SATURATION_SEARCH if engine == "symbolic" else "bfs"
     ENGINES[engine].run(search_small.protocol, SearchRequest(search=order))
     plain = {"symmetry": None, "reachable": (), "deadlock": False, "search": order, "time_limit": given.seconds}

@@ -15,13 +15,13 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kraftcheck.catalogue import Model, find_config, find_model, find_variant
+from kraftcheck.catalogue import Model, find_config_name_and_content, find_model, find_variant
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
+from kraftcheck.kraft_model.quorum.variants.kafka import with_known_kafka_differences
 from kraftcheck.lockstep.jars import classpath
 from kraftcheck.lockstep.lockstep import Finding, Lockstep
 from kraftcheck.lockstep.process import Driver
-from kraftcheck.lockstep.survey import finding_summary
+from kraftcheck.lockstep.survey import finding_summary_lines
 from kraftcheck.lockstep.walks import (
     COVER_FETCH_LIMIT,
     ActionCandidates,
@@ -33,7 +33,7 @@ from kraftcheck.lockstep.walks import (
 )
 from kraftcheck.spec.cfg.binding import bind, with_assignments
 from kraftcheck.spec.cfg.config import ModelConfig, parse_setting
-from kraftcheck.spec.language.semantics import path_to_named_start, transition_matching_take
+from kraftcheck.spec.language.semantics import takes_to_named_start, transition_matching_take
 from kraftcheck.spec.values import truncate_text
 
 ROOM = 20
@@ -75,7 +75,7 @@ class FromStart:
 
     def __init__(self, lockstep: Lockstep, init: str, then: RandomStepChooser) -> None:
         self._lockstep = lockstep
-        self._way = path_to_named_start(lockstep.protocol, init)
+        self._way = takes_to_named_start(lockstep.protocol, init)
         self._then = then
 
     def __call__(self, offers: ActionCandidates) -> ChosenOutcome | None:
@@ -97,7 +97,7 @@ def faults() -> list[Model]:
 
 def with_room(model: Model) -> tuple[ModelConfig, str]:
     """Return a fault's configuration with wider bounds, and its start."""
-    config = find_config(model, model.own_configuration)[1]
+    config = find_config_name_and_content(model, model.own_configuration)[1]
     bound = bind(model.protocol, config)
     wider = (constant for constant in bound.protocol.constants.values() if constant.name not in SELDOM)
     constants = [constant for constant in wider if constant.is_bound]
@@ -111,7 +111,7 @@ def with_room(model: Model) -> tuple[ModelConfig, str]:
 
 def driven(driver: Driver, protocol: type[Quorum], config: ModelConfig) -> Lockstep:
     """Return both sides, Kafka's known differences composed into the model."""
-    bound = bind(as_kafka(protocol), config).protocol
+    bound = bind(with_known_kafka_differences(protocol), config).protocol
     assert isinstance(bound, Quorum)
     return Lockstep(driver, bound)
 
@@ -126,7 +126,7 @@ def agrees(model: Lockstep, steps: list[WalkStep]) -> bool:
 def tellings(driver: Driver, fault: Model, options: argparse.Namespace) -> Iterator[Told | int]:
     """Yield what tells a fault from Kafka, and the numbers of walks on which the model alone differs too."""
     assert issubclass(fault.protocol, Quorum)
-    widest = find_config(fault, "lockstep")[1], "Init"
+    widest = find_config_name_and_content(fault, "lockstep")[1], "Init"
     pairs = [
         (driven(driver, fault.protocol, config), driven(driver, Quorum, config), init)
         for config, init in (with_room(fault), widest)
@@ -162,7 +162,7 @@ def main() -> None:
             for found in tellings(driver, fault, options):
                 if isinstance(found, Told):
                     what = found.finding._replace(violated=()) if found.finding.differences else found.finding
-                    row = found.walk, len(found.steps), truncate_text(finding_summary(what)[0], 100), both_differ
+                    row = found.walk, len(found.steps), truncate_text(finding_summary_lines(what)[0], 100), both_differ
                     print(f"| `{fault.protocol.variant}` |", *(f"{cell} |" for cell in row), flush=True)
                     told += 1
                     break

@@ -17,7 +17,7 @@ from kraftcheck.explorer.result import DEADLOCK, Behaviour, TraceStep, Violation
 from kraftcheck.persistence.folder import MANIFEST_FILE, BatchNote, Checkpoint, Identity
 from kraftcheck.persistence.stored_files import CorruptFileError, require_condition, require_json_shape
 from kraftcheck.spec.diagnosis import lint
-from kraftcheck.spec.discovery import classes_for_decoding, modules_of, source_path
+from kraftcheck.spec.discovery import classes_for_decoding, project_modules_of_protocol, source_path
 from kraftcheck.spec.encoding import DecodingError, DecodingVocabulary, decode, encode
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.declarations import Property
@@ -41,7 +41,7 @@ def checkpoint_folder_of(options: SearchRequest) -> Path | None:
     return None if folder is None else Path(folder)
 
 
-def resumed_request(options: SearchRequest) -> SearchRequest:
+def request_resuming_if_saved(options: SearchRequest) -> SearchRequest:
     """Return the request of a search that resumes from its checkpoint, if it has written one."""
     is_saved = options.checkpoint is not None and Path(options.checkpoint, MANIFEST_FILE).is_file()
     return replace(options, resume=options.checkpoint) if is_saved else options
@@ -111,7 +111,7 @@ class SearchCheckpoint(Checkpoint):
         for name, index in self.noted["model_values"]:
             require_condition(index == order.get(name, index), f"{name} has another place in the order")
             self.lexicon.model_values[name] = ModelValue(name, index)
-        violations = [Violation(name, decode_trace(text, self.lexicon)) for name, text in self.noted["violations"]]
+        violations = [Violation(name, decode_hex_trace(text, self.lexicon)) for name, text in self.noted["violations"]]
         require_violating_behaviours(self.protocol, self.options, self.starts, violations)
         return noted, violations
 
@@ -136,7 +136,7 @@ def identity_of_search(protocol: Protocol, options: SearchRequest) -> Identity:
 
 def _source_digests(cls: type[Protocol]) -> Iterator[tuple[str, str]]:
     """Yield the modules of a protocol, with digests of their sources."""
-    for module in modules_of(cls):
+    for module in project_modules_of_protocol(cls):
         path = source_path(module)
         if path is not None and path.is_file():
             yield module.__name__, blake2b(path.read_bytes(), digest_size=16).hexdigest()
@@ -159,7 +159,7 @@ def trace_as_value(trace: Behaviour) -> Value:
     return tuple((state, *(() if one is None else (one,) for one in by)) for state, by in parts)
 
 
-def decode_trace(text: str, lexicon: DecodingVocabulary) -> Behaviour:
+def decode_hex_trace(text: str, lexicon: DecodingVocabulary) -> Behaviour:
     """Decode a counterexample."""
     try:
         steps: Any = decode(bytes.fromhex(text), lexicon)

@@ -26,8 +26,13 @@ from kraftcheck.explorer import executor_boot as boot
 from kraftcheck.explorer.executor_boot import PACKAGE_NAME, USER_FOLDER, files_digest, source_files
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.files import TemporaryFolder
-from kraftcheck.processes import LEAST_JAVA_VERSION, find_jdk_program, java_version, kill_children_on_interrupt
-from kraftcheck.spec.discovery import USER_MODULE_PREFIX, modules_of, source_path
+from kraftcheck.processes import (
+    LEAST_JAVA_VERSION,
+    java_version,
+    jdk_program_and_lookup_place,
+    kill_children_on_interrupt,
+)
+from kraftcheck.spec.discovery import USER_MODULE_PREFIX, project_modules_of_protocol, source_path
 from kraftcheck.spec.errors import InputError, ProcessFailureError
 from kraftcheck.spec.language.protocol import Protocol
 
@@ -91,7 +96,7 @@ class SparkApplication:
             context = self.spark.sparkContext
             self.local = str(context.master).startswith("local")
             self._await_executor()
-            code, digest, content = code_zip(protocol)
+            code, digest, content = code_zip_with_name_and_digest(protocol)
             archive = self._folder / f"{code}.zip"
             if archive.name not in {Path(path).name for path in context.listFiles}:
                 archive.write_bytes(content)
@@ -286,14 +291,14 @@ def convert_spark_errors() -> Iterator[None]:
     try:
         yield
     except (Py4JError, PySparkException) as error:
-        raise error_from_task(str(error)) from error
+        raise input_error_from_spark_text(str(error)) from error
 
 
 class TaskRaisedError(InputError):
     """A method of the protocol raised an error in a task, or broke its contract."""
 
 
-def error_from_task(text: str) -> InputError:
+def input_error_from_spark_text(text: str) -> InputError:
     """Return the InputError with the message of a task's exception."""
     lines = text.splitlines()
     frames = [number for number, line in enumerate(lines) if line.lstrip().startswith("File ")]
@@ -339,7 +344,7 @@ def require_pyspark(least: tuple[int, int], version: str | None = None) -> None:
 def require_java() -> None:
     """Raise InputError if Java is missing or too old."""
     needs = f"--engine spark needs Java {LEAST_JAVA_VERSION} or newer"
-    program, where = find_jdk_program("java")
+    program, where = jdk_program_and_lookup_place("java")
     if program is None:
         raise InputError(f"{needs}: there is none on {where}; install it, or use --engine tables")
     found = java_version(program)
@@ -374,7 +379,7 @@ def require_master_answers(master: str) -> None:
 
 def task_with_code(name: str, arguments: str, protocol: type[Protocol]) -> Any:
     """Return a function as `Cluster.task` does that has the code for executors in it, so it needs no Spark context."""
-    return _pickle_boot_by_value(boot.remote_task(name, arguments, *code_zip(protocol)))
+    return _pickle_boot_by_value(boot.remote_task(name, arguments, *code_zip_with_name_and_digest(protocol)))
 
 
 def _pickle_boot_by_value(task: boot.PartitionFunction) -> boot.PartitionFunction:
@@ -384,7 +389,7 @@ def _pickle_boot_by_value(task: boot.PartitionFunction) -> boot.PartitionFunctio
     return task
 
 
-def code_zip(protocol: type[Protocol]) -> tuple[str, str, bytes]:
+def code_zip_with_name_and_digest(protocol: type[Protocol]) -> tuple[str, str, bytes]:
     """Return the name of the zip of the code that executors need, a digest of the project's code, and the zip."""
     own = source_files(Path(str(import_module(PACKAGE_NAME).__file__)).parents[1])
     files = sorted([*own, *_user_files(protocol)])
@@ -397,7 +402,7 @@ def code_zip(protocol: type[Protocol]) -> tuple[str, str, bytes]:
 
 def _user_files(protocol: type[Protocol]) -> Iterator[tuple[str, Path]]:
     """Yield the files of the user's modules, under their names in the folder `USER_FOLDER`."""
-    for module in modules_of(protocol):
+    for module in project_modules_of_protocol(protocol):
         path = source_path(module)
         name = module.__name__
         if path is None or name.split(".")[0] == PACKAGE_NAME:

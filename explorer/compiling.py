@@ -1,6 +1,6 @@
 """Compile times, and the folder of compiled code.
 
-No kernel module may be imported before the first call of `ensure_cache_folder`, which chooses the folder.
+No kernel module may be imported before the first call of `replace_unusable_cache_folder`, which chooses the folder.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LEAST_ADDRESS_SPACE_BYTES = 1 << 30
 """Least bytes of address space for a compiled engine: with less, LLVM ends the process."""
 
 
-def _require_compiler_enabled() -> None:
+def _require_compiler_can_run() -> None:
     """Raise InputError if the environment prevents Numba from compiling."""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit != resource.RLIM_INFINITY and limit < LEAST_ADDRESS_SPACE_BYTES:
@@ -40,9 +40,9 @@ def _require_compiler_enabled() -> None:
 
 
 @cache
-def ensure_cache_folder() -> str | None:
+def replace_unusable_cache_folder() -> str | None:
     """Return the reason why the folder for compiled code is unusable, and replace it by a temporary one; else None."""
-    _require_compiler_enabled()
+    _require_compiler_can_run()
     given = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     problem: str | None = f"{given} cannot be written to"
     with suppress(OSError, RuntimeError):
@@ -62,7 +62,7 @@ def ensure_cache_folder() -> str | None:
 
 def are_kernels_compiled() -> bool:
     """Whether the kernels that take longest to compile are compiled, in this process or in Numba's cache."""
-    ensure_cache_folder()
+    replace_unusable_cache_folder()
     from kraftcheck.explorer.tables.kernel.expand import expand_batch
     from kraftcheck.explorer.tables.kernel.resolve import resolve_misses_of_states
 

@@ -43,7 +43,7 @@ def files_digest(files: Iterable[tuple[str, Path]]) -> str:
     return digest.hexdigest()
 
 
-def unpacked_code_folder() -> Path:
+def unpacked_code_parent_folder() -> Path:
     """Return the folder for unpacked code, beside the compiled kernel's cache."""
     given = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
     return Path(given or Path.home() / ".cache") / "kraftcheck" / "code"
@@ -93,7 +93,9 @@ def remote_task(
         from pyspark import SparkFiles
 
         code = Path(SparkFiles.get(f"{archive}.zip")) if content is None else BytesIO(content)
-        folder = ensure_unpacked(archive, code, (unpacked_code_folder(), Path(SparkFiles.getRootDirectory()) / "code"))
+        folder = ensure_unpacked(
+            archive, code, (unpacked_code_parent_folder(), Path(SparkFiles.getRootDirectory()) / "code")
+        )
         if "kraftcheck.explorer" not in sys.modules:
             found = find_spec(PACKAGE_NAME)
             installed = None if found is None or found.origin is None else Path(found.origin).parents[1]
@@ -104,9 +106,9 @@ def remote_task(
         user = str(folder / USER_FOLDER)
         if user not in sys.path:
             sys.path.append(user)
-        from kraftcheck.explorer.compiling import ensure_cache_folder
+        from kraftcheck.explorer.compiling import replace_unusable_cache_folder
 
-        ensure_cache_folder()
+        replace_unusable_cache_folder()
         module, _, name = task.rpartition(":")
         yield from getattr(import_module(module), name)({**json.loads(arguments), "user_files": user}, batches)
 

@@ -91,7 +91,7 @@ def graph_around_behaviour(
     semantics: Semantics, trace: Behaviour, steps: int, most: int, state_text: DescribeState = None
 ) -> Graph:
     """Return the graph of a behaviour's states, and of the states within a few steps of them."""
-    numbers = _states_around(semantics, trace, steps, most)
+    numbers = _state_numbers_around_behaviour(semantics, trace, steps, most)
     graph: Graph = nx.MultiDiGraph()
     on = dict.fromkeys((step.state for step in trace), "way") | {trace[-1].state: "bad"}
     for state, number in numbers.items():
@@ -106,7 +106,7 @@ def graph_around_behaviour(
     return graph
 
 
-def _states_around(semantics: Semantics, trace: Behaviour, steps: int, most: int) -> dict[State, int]:
+def _state_numbers_around_behaviour(semantics: Semantics, trace: Behaviour, steps: int, most: int) -> dict[State, int]:
     """Return the numbers, from 1, of the states of a behaviour and of the states within `steps` steps of it."""
     numbers: dict[State, int] = {}
     for step in trace:
@@ -123,7 +123,7 @@ def _states_around(semantics: Semantics, trace: Behaviour, steps: int, most: int
     return numbers
 
 
-def checked_graph_size_text(graph: Graph, path: Path, most: int | None) -> str:
+def describe_graph_size_or_raise(graph: Graph, path: Path, most: int | None) -> str:
     """Return the size of a state graph and of its file as text; raise InputError if the graph is too large."""
     states, steps = graph.number_of_nodes(), graph.number_of_edges()
     sample = [len(str(node.get("state", ""))) + 60 for node in islice(graph.nodes.values(), STATES_SAMPLED_FOR_SIZE)]
@@ -210,7 +210,7 @@ def _dot_string(text: str) -> str:
 def _write_svg(graph: Graph, path: Path) -> None:
     graph, program = _with_valid_xml_text(graph), shutil.which("dot")
     if program is None:
-        tree = ElementTree.ElementTree(_graph_to_svg(graph))
+        tree = ElementTree.ElementTree(_graph_to_svg_element(graph))
         ElementTree.indent(tree)
         tree.write(path, "utf-8", xml_declaration=True)
         return
@@ -258,7 +258,7 @@ def _node_positions(graph: Graph) -> dict[int, tuple[float, float]]:
     }
 
 
-def _graph_to_svg(graph: Graph) -> ElementTree.Element:
+def _graph_to_svg_element(graph: Graph) -> ElementTree.Element:
     places = _node_positions(graph)
     width, height = (round(max(point[axis] for point in places.values()) + NODE_DISTANCE_PIXELS / 2) for axis in (0, 1))
     size = {"width": str(width), "height": str(height), "viewBox": f"0 0 {width} {height}"}

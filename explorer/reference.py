@@ -20,7 +20,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from kraftcheck.explorer.calls.handlers import PurityTest, PurityTestingSemantics
-from kraftcheck.explorer.request import require_supported, without_unsound_symmetry
+from kraftcheck.explorer.request import drop_unsound_symmetry_with_notes, require_supported
 from kraftcheck.explorer.result import (
     DEADLOCK,
     Behaviour,
@@ -228,7 +228,7 @@ class ReferenceSearch:
     def __init__(self, protocol: Protocol, options: SearchRequest, *, whole_levels: bool = False) -> None:
         self.protocol = protocol
         self._finishes_level = whole_levels and options.search == Search.BFS
-        self.options, notes = without_unsound_symmetry(options)
+        self.options, notes = drop_unsound_symmetry_with_notes(options)
         options = self.options
         self.purity = PurityTest(protocol, thorough=options.check_actions)
         self.semantics: Semantics = PurityTestingSemantics(protocol, self.purity)

@@ -314,7 +314,7 @@ class SearchRequest:
         return cls(**(asked | more))
 
 
-def _named_options() -> Iterator[tuple[str, Option]]:
+def _field_names_and_options() -> Iterator[tuple[str, Option]]:
     for name, hint in get_type_hints(SearchRequest, include_extras=True).items():
         option = hint.__metadata__[0]
         if option.metavar or option.action:
@@ -322,7 +322,7 @@ def _named_options() -> Iterator[tuple[str, Option]]:
         yield name, option
 
 
-OPTIONS = dict(_named_options())
+OPTIONS = dict(_field_names_and_options())
 """The declaration of each field of a request, by name."""
 
 
@@ -355,7 +355,7 @@ def supported_features(engine: str, order: str) -> frozenset[Feature]:
     return orders.get(order, DFS_FEATURES)
 
 
-def needed_features(protocol: Protocol, options: SearchRequest) -> Iterator[tuple[Feature, str]]:
+def needed_features_with_texts(protocol: Protocol, options: SearchRequest) -> Iterator[tuple[Feature, str]]:
     """Yield each feature that a search needs, with the text that names it in messages."""
     for name, option in OPTIONS.items():
         value: Any = getattr(options, name)
@@ -367,14 +367,14 @@ def needed_features(protocol: Protocol, options: SearchRequest) -> Iterator[tupl
     if _has_messages(protocol):
         yield Feature.MESSAGES, Feature.MESSAGES
     if options.view is not None:
-        yield from _view_features(protocol, options.view)
+        yield from _view_features_with_texts(protocol, options.view)
 
 
 def _has_messages(protocol: Protocol) -> bool:
     return bool(protocol.network.own_actions()) or any(action.kind == "on" for action in protocol.actions.values())
 
 
-def _view_features(protocol: Protocol, view: str) -> Iterator[tuple[Feature, str]]:
+def _view_features_with_texts(protocol: Protocol, view: str) -> Iterator[tuple[Feature, str]]:
     hidden = protocol.hidden(view)
     by_kind = ((hidden.shared, Feature.VIEW), (hidden.bounds, Feature.VIEW_OF_BOUNDS))
     text = f"VIEW {view}, which hides "
@@ -383,22 +383,24 @@ def _view_features(protocol: Protocol, view: str) -> Iterator[tuple[Feature, str
         yield Feature.RENAMING, f"VIEW {view}, which renames states"
 
 
-def lacking_features(engine: str, protocol: Protocol, options: SearchRequest) -> Iterator[tuple[Feature, str]]:
+def lacking_features_with_texts(
+    engine: str, protocol: Protocol, options: SearchRequest
+) -> Iterator[tuple[Feature, str]]:
     """Yield the features that a search needs and its order in an engine lacks, with their texts in messages."""
     has = supported_features(engine, str(options.search))
-    return ((feature, text) for feature, text in needed_features(protocol, options) if feature not in has)
+    return ((feature, text) for feature, text in needed_features_with_texts(protocol, options) if feature not in has)
 
 
 def require_supported(engine: str, protocol: Protocol, options: SearchRequest) -> None:
     """Raise InputError for the first feature that the search order lacks, or that does not fit the protocol."""
     order = str(options.search)
     if options.reachable:
-        require_decidable_reachable(protocol, options)
-    for feature, text in lacking_features(engine, protocol, options):
+        require_valid_reachable_properties(protocol, options)
+    for feature, text in lacking_features_with_texts(engine, protocol, options):
         protocol.checked_initial()  # a wrong name in the view is reported first
         raise _unsupported_feature_error(engine, order, feature, text)
     if options.temporal:
-        require_decidable_temporal(protocol, options)
+        require_valid_temporal_properties(protocol, options)
     require_properties_unaffected_by_view(protocol, options.view, options.refinements, "the mapping")
 
 
@@ -414,7 +416,7 @@ def _engines_with_feature(feature: Feature) -> list[str]:
     return [engine for engine, orders in CAPABILITIES.items() if any(feature in found for found in orders.values())]
 
 
-def without_unsound_symmetry(options: SearchRequest) -> tuple[SearchRequest, list[str]]:
+def drop_unsound_symmetry_with_notes(options: SearchRequest) -> tuple[SearchRequest, list[str]]:
     """Return the options without SYMMETRY if there are temporal properties or refinements, and a note about it.
 
     A cycle of orbits need not be a cycle of states: states of one orbit differ in the replica that is starved. A
@@ -431,14 +433,14 @@ def without_unsound_symmetry(options: SearchRequest) -> tuple[SearchRequest, lis
 # Requirements of reachability and temporal properties
 
 
-def require_decidable_reachable(protocol: Protocol, options: SearchRequest) -> None:
+def require_valid_reachable_properties(protocol: Protocol, options: SearchRequest) -> None:
     """Raise InputError if the search cannot decide its `@reachable` properties."""
     for prop in options.reachable:
         _require_known_actions(f"{prop.name}, without=", prop.without, _action_names(protocol), protocol)
     require_properties_unaffected_by_view(protocol, options.view, options.reachable, "reachability")
 
 
-def require_decidable_temporal(protocol: Protocol, options: SearchRequest) -> None:
+def require_valid_temporal_properties(protocol: Protocol, options: SearchRequest) -> None:
     """Raise InputError if the search cannot decide its temporal properties, or their actions are unknown."""
     known = [NEXT_ACTION, *_action_names(protocol)]
     for prop in options.temporal:

@@ -268,7 +268,7 @@ class NoSuchPathError(InputError):
         )
 
 
-def unmapped_step(semantics: Semantics, prop: Property, trace: Behaviour) -> UnmappedStep:
+def unmapped_last_step(semantics: Semantics, prop: Property, trace: Behaviour) -> UnmappedStep:
     """Return the abstract states of the last step of a behaviour under a refinement mapping."""
     refinement = semantics.refinement(prop)
     ends = [refinement.mapped[refinement.number(step.state)] for step in trace[-2:]]
@@ -556,7 +556,7 @@ class SearchMonitor:
         prop = next((prop for prop in self.options.refinements if prop.name == violation.property), None)
         if prop is None or violation.failed is not None:
             return violation
-        return replace(violation, unmapped=unmapped_step(Semantics(self._protocol), prop, violation.trace))
+        return replace(violation, unmapped=unmapped_last_step(Semantics(self._protocol), prop, violation.trace))
 
     def restart(self) -> None:
         """Drop the findings of the search; its clock keeps running."""

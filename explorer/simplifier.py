@@ -20,7 +20,14 @@ from itertools import count, pairwise
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.request import SearchRequest
-from kraftcheck.explorer.result import Behaviour, TraceStep, UnmappedStep, Violation, step_of_transition, unmapped_step
+from kraftcheck.explorer.result import (
+    Behaviour,
+    TraceStep,
+    UnmappedStep,
+    Violation,
+    step_of_transition,
+    unmapped_last_step,
+)
 from kraftcheck.explorer.transition_system import PlainSystem
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import RaisedError
@@ -170,7 +177,7 @@ class CounterexampleSimplifier:
 
     def _unmapped(self) -> UnmappedStep | None:
         known, prop = self._violation.unmapped, self._property
-        return known if known is None or prop is None else unmapped_step(self._semantics, prop, self.best)
+        return known if known is None or prop is None else unmapped_last_step(self._semantics, prop, self.best)
 
     def _pass(self, what: str, tried: Iterator[Behaviour | None]) -> None:
         """Replace the best behaviour by each cheaper one that a pass proposes; note the pass if it helped."""

@@ -30,7 +30,7 @@ from kraftcheck.reporting.counterexample import counterexample_text
 from kraftcheck.runner import run_with_diagnosis
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.errors import InputError, require_assertions_enabled, unknown_name_message
-from kraftcheck.spec.kinds import Function, check_arguments, fitting_argument
+from kraftcheck.spec.kinds import Function, check_arguments, require_fitting_argument
 from kraftcheck.spec.language.protocol import Protocol
 
 if TYPE_CHECKING:
@@ -396,7 +396,7 @@ def _parsed_options(known: type[SearchOptions], options: SearchOptions) -> dict[
             raise InputError(unknown_name_message("option", name, names))
     values: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     kinds, parse = get_type_hints(known), dict.fromkeys(OPTIONS, parse_script_option)
-    return {name: parse.get(name, fitting_argument)(name, value, kinds[name]) for name, value in values.items()}
+    return {name: parse.get(name, require_fitting_argument)(name, value, kinds[name]) for name, value in values.items()}
 
 
 def _text_in_cfg(value: object) -> str:
@@ -451,6 +451,6 @@ def _explored_graph(job: SearchJob) -> Graph:
 
 
 def _write_result_report(job: SearchJob, result: Result, path: Path) -> None:
-    from kraftcheck.reporting.report import search_as_data, write_report
+    from kraftcheck.reporting.report import search_as_report_data, write_report
 
-    write_report(path, [search_as_data(job, result, {})])
+    write_report(path, [search_as_report_data(job, result, {})])

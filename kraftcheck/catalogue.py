@@ -106,7 +106,7 @@ def _merge_inherited_tables(place: str, table: dict[str, Any], tables: dict[str,
         base["constants"].pop(name, None)
     for key, value in table.items():
         if key == "constants":
-            base[key] = base[key] | _split_constants(place, value)
+            base[key] = base[key] | _parse_constant_assignments(place, value)
         elif key in LIST_VALUE_KEYS:
             base[key] = _edit_inherited_names(base.get(key, ()), value.split())
         elif key in (*SINGLE_VALUE_KEYS, DEADLOCK_KEY, "about"):
@@ -117,7 +117,7 @@ def _merge_inherited_tables(place: str, table: dict[str, Any], tables: dict[str,
     return base
 
 
-def _split_constants(place: str, text: str) -> dict[str, str]:
+def _parse_constant_assignments(place: str, text: str) -> dict[str, str]:
     """Split `A = 1  B = {n1, n2}` into names and values."""
     rest = _CONSTANT_ASSIGNMENT.sub("", text).strip()
     if rest:
@@ -300,7 +300,7 @@ def find_variant(model: Model, name: str) -> Model:
             unknown_name_message("variant", name, model.variants, model.protocol.name()) + _models_command_hint(model)
         )
     protocol = load_protocol(path, class_name)
-    if not any(_is_model_class(base, model) for base in protocol.__mro__):
+    if not any(_is_model_class_or_reloaded_copy(base, model) for base in protocol.__mro__):
         raise InputError(f"{name}: expected a subclass of {model.protocol.__name__}, found another protocol")
     return model._replace(protocol=protocol, file=Path(path))
 
@@ -310,7 +310,7 @@ def _models_command_hint(model: Model) -> str:
     return f"; see kraftcheck models {model.shipped}" if model.shipped else ""
 
 
-def _is_model_class(base: type, model: Model) -> bool:
+def _is_model_class_or_reloaded_copy(base: type, model: Model) -> bool:
     """Whether a class is the model's class, or a second copy of it from a file that was loaded twice."""
     if base is model.protocol:
         return True
@@ -319,7 +319,7 @@ def _is_model_class(base: type, model: Model) -> bool:
     return same_file and base.__qualname__ == model.protocol.__qualname__
 
 
-def find_config(model: Model, choice: str | None) -> tuple[str, ModelConfig]:
+def find_config_name_and_content(model: Model, choice: str | None) -> tuple[str, ModelConfig]:
     """Return the name and the content of a configuration.
 
     `choice` is the name of a configuration of the model, or a file. None means the model's `own_configuration`, else
@@ -367,7 +367,9 @@ def all_properties_config(protocol: type[Protocol]) -> ModelConfig:
 def scenario_model_and_config(start: StartArguments) -> tuple[Model, ModelConfig]:
     """Return the model of a scenario, and its configuration with the scenario's settings."""
     model = find_model(start.model, start.variant or None)
-    _, config = find_config(model, start.config or ("smoke" if "smoke" in model.configurations else None))
+    _, config = find_config_name_and_content(
+        model, start.config or ("smoke" if "smoke" in model.configurations else None)
+    )
     settings = dict(start.settings)
     if start.bounds:
         bounds = [constant.name for constant in model.protocol.constants.values() if constant.is_bound]

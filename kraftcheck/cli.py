@@ -137,10 +137,10 @@ def _report_failure(error: Exception, given: argparse.Namespace, json: Path | No
         )
     if isinstance(error, OSError):
         return _report_error(f"{error.filename}: {error.strerror}" if error.filename else str(error), json)
-    return _report_error(_resource_shortage_message(error, given), json)
+    return _report_error(_resource_shortage_message_or_reraise(error, given), json)
 
 
-def _resource_shortage_message(error: Exception, given: argparse.Namespace) -> str:
+def _resource_shortage_message_or_reraise(error: Exception, given: argparse.Namespace) -> str:
     """Return a message for a lack of memory, stack or threads. Raise any other error again."""
     if isinstance(error, MemoryError):
         is_limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY

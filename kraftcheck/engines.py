@@ -14,12 +14,12 @@ from inspect import unwrap
 from math import factorial, inf, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kraftcheck.explorer.request import CAPABILITIES, OPTIONS, Progress, SearchRequest, lacking_features
+from kraftcheck.explorer.request import CAPABILITIES, OPTIONS, Progress, SearchRequest, lacking_features_with_texts
 from kraftcheck.explorer.result import SEARCH_CLOCK, Interrupted, Result, Verdict
 from kraftcheck.explorer.tables import search_orders
-from kraftcheck.processes import CallTimeLimit
+from kraftcheck.processes import EndlessCallWatchdog
 from kraftcheck.spec.errors import InputError, RaisedError, UntranslatableError, unknown_name_message
-from kraftcheck.spec.language.semantics import Semantics, initial_state_methods, initial_states
+from kraftcheck.spec.language.semantics import Semantics, initial_states, methods_by_init_name
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.language.views import HiddenReadError
 
@@ -139,7 +139,7 @@ def search_order_names() -> list[str]:
     return sorted({name for engine in ENGINES.values() for name in engine.searches})
 
 
-def engine_specific_options(options: SearchRequest) -> list[str]:
+def engine_specific_options_of_request(options: SearchRequest) -> list[str]:
     """Return the options set in a request that only some engines support, as words of the command line."""
     asked = ((name, option) for name, option in OPTIONS.items() if option.engines)
     return [option.word for name, option in asked if getattr(options, name) != getattr(SearchRequest, name)]
@@ -167,7 +167,9 @@ def search(
 def run_within_time_limit(protocol: Protocol, options: SearchRequest, run: Callable[[], Result]) -> Result:
     """Run a search, and end a call of the model's code that goes on after the time limit."""
     limit, began = options.time_limit, SEARCH_CLOCK.now()
-    calls = CallTimeLimit(limit, partial(_source_files, protocol), lambda: SEARCH_CLOCK.now() - began > (limit or 0))
+    calls = EndlessCallWatchdog(
+        limit, partial(_source_files, protocol), lambda: SEARCH_CLOCK.now() - began > (limit or 0)
+    )
     try:
         with calls:
             return run()
@@ -180,7 +182,7 @@ def run_within_time_limit(protocol: Protocol, options: SearchRequest, run: Calla
 
 def _source_files(protocol: Protocol) -> frozenset[str]:
     """Return the files with the actions and properties of a protocol, and with its initial states."""
-    owners = {name: getattr(protocol, method) for name, method in initial_state_methods(protocol).items()}
+    owners = {name: getattr(protocol, method) for name, method in methods_by_init_name(protocol).items()}
     handlers: list[Any] = [*protocol.actions.values(), *protocol.properties.values()]
     functions = [*(one.function for one in handlers), *owners.values()]
     codes = [getattr(unwrap(function), "__code__", None) for function in functions]
@@ -227,7 +229,7 @@ def _search_and_choose_engine(
     while True:
         try:
             if choice.engine == "reference":
-                found = _search_by_reference(protocol, choice.watched(), whole_levels=True)
+                found = _search_by_reference_if_supported(protocol, choice.watched(), whole_levels=True)
                 assert found is not None, "only engines that support the search are chosen"
             else:
                 found = _search_with_engine(choice.engine, protocol, options, compiles, choice.watched())
@@ -314,10 +316,10 @@ class EngineChooser:
             self._following = "tables"
             self.notes.clear()
         elif self._has_checkpoint:
-            from kraftcheck.explorer.checkpoint import resumed_request
+            from kraftcheck.explorer.checkpoint import request_resuming_if_saved
 
             self._until = time.monotonic() + min(self._options.checkpoint_every, (self.rest().time_limit or inf) / 2)
-            self._options = resumed_request(self._options)
+            self._options = request_resuming_if_saved(self._options)
         self.engine = self._following
         self._restart()
 
@@ -343,7 +345,7 @@ class EngineChooser:
         size, last = min(progress.distinct_states, progress.generated_states - len(self._starts)), self._last
         if size < max(FIRST_SAMPLE_STATES, 2 * self._last_size):
             return
-        calls, before = _calls_per_step(last, progress), min(self._calls)  # levels may differ by turns
+        calls, before = _calls_per_step_between_samples(last, progress), min(self._calls)  # levels may differ by turns
         for engine in [*self._others]:
             if self._is_faster(engine, size, last, progress):
                 steps, workers = progress.generated_states - len(self._starts), self._options.workers or 1
@@ -359,7 +361,7 @@ class EngineChooser:
     def _is_faster(self, engine: str, size: int, before: Progress, progress: Progress) -> bool:
         """Return whether another engine takes less time, by the calls since a sample."""
         least = [number for first, number in ENGINE_CALL_THRESHOLDS[engine] if size >= first]
-        calls = _calls_per_step(before, progress)
+        calls = _calls_per_step_between_samples(before, progress)
         is_often = bool(least) and calls >= least[-1]
         if engine != "reference":
             return is_often and self._is_translatable(size)
@@ -400,7 +402,7 @@ def _engine_change_note(progress: Progress, steps: int, engine: str, workers: in
     )
 
 
-def _calls_per_step(before: Progress, after: Progress) -> float:
+def _calls_per_step_between_samples(before: Progress, after: Progress) -> float:
     """Return the number of calls for each step between two samples."""
     calls = after.calls.total() - before.calls.total()
     return calls / max(1, after.generated_states - before.generated_states)
@@ -410,7 +412,7 @@ def _try_reference(protocol: Protocol, options: SearchRequest) -> Result | None:
     """Return the reference engine's result: of a small search, before the compiler has run, or where a VIEW renames."""
     if protocol.renames(options.view) is not None:
         note = f"VIEW {options.view} renames states: the reference engine searched"
-        return _search_by_reference(protocol, options, note, whole_levels=True)
+        return _search_by_reference_if_supported(protocol, options, note, whole_levels=True)
     tried = _small_search_by_reference(protocol, options) if "numba" not in sys.modules else None
     return _search_by_reference_in_time(protocol, options) if tried is None and not _are_kernels_compiled() else tried
 
@@ -421,8 +423,8 @@ class _TooLarge(Exception):  # noqa: N818 - a way out of a trial, not an error
 
 def _small_search_by_reference(protocol: Protocol, options: SearchRequest) -> Result | None:
     """Return the reference engine's result of a small complete search without a violation, else None."""
-    run = partial(_search_by_reference, protocol)
-    return _search_unless_large(run, options, SMALL_SEARCH_STATES, SMALL_SEARCH_SECONDS)
+    run = partial(_search_by_reference_if_supported, protocol)
+    return _result_if_small_and_without_violation(run, options, SMALL_SEARCH_STATES, SMALL_SEARCH_SECONDS)
 
 
 def _try_bytecode(protocol: Protocol, options: SearchRequest) -> Result | None:
@@ -433,7 +435,7 @@ def _try_bytecode(protocol: Protocol, options: SearchRequest) -> Result | None:
     if starts > BYTECODE_TRIAL_STATES and _engine_module("bytecode").unsupported_part(protocol, options) is not None:
         return None  # the search itself finds this after the encoding of all initial states
     seconds = BYTECODE_TRIAL_SECONDS + BYTECODE_SECONDS_FOR_INITIAL_STATE * starts
-    return _search_unless_large(
+    return _result_if_small_and_without_violation(
         lambda request: _search_with_engine("bytecode", protocol, request, None),
         options,
         max(BYTECODE_TRIAL_STATES, 4 * starts),
@@ -446,7 +448,7 @@ def _engine_module(name: str) -> Any:
     return import_module(ENGINES[name].target.partition(":")[0])
 
 
-def _search_unless_large(
+def _result_if_small_and_without_violation(
     run: Callable[[SearchRequest], Result | None],
     options: SearchRequest,
     most: int,
@@ -476,7 +478,7 @@ def _search_unless_large(
 def _search_by_reference_in_time(protocol: Protocol, options: SearchRequest) -> Result | None:
     soon = replace(options, time_limit=min(TRIAL_SECONDS, options.time_limit or TRIAL_SECONDS))
     note = "the table engine is not compiled here yet: the reference engine searched"
-    found = _search_by_reference(protocol, soon, note, whole_levels=True)
+    found = _search_by_reference_if_supported(protocol, soon, note, whole_levels=True)
     too_late = found is not None and found.limit == "time_limit" and soon.time_limit != options.time_limit
     return None if too_late else found
 
@@ -484,10 +486,12 @@ def _search_by_reference_in_time(protocol: Protocol, options: SearchRequest) -> 
 def _search_by_reference_in_tlc_order(protocol: Protocol, options: SearchRequest) -> Result | None:
     """Search with the reference engine in TLC's order, for a property that reads variables outside the VIEW."""
     note = "a property reads variables outside the VIEW: the reference engine searched, in TLC's order"
-    return _search_by_reference(protocol, replace(options, workers=None) if options.workers == 1 else options, note)
+    return _search_by_reference_if_supported(
+        protocol, replace(options, workers=None) if options.workers == 1 else options, note
+    )
 
 
-def _search_by_reference(
+def _search_by_reference_if_supported(
     protocol: Protocol, options: SearchRequest, *notes: str, whole_levels: bool = False
 ) -> Result | None:
     """Return the reference engine's result with notes; None if the engine lacks one of the given options."""
@@ -503,9 +507,9 @@ def _search_by_reference(
 def _engine_supports(protocol: Protocol, options: SearchRequest, engine: str = "reference") -> bool:
     """Return whether an engine supports a request's search order, options and features; one worker is no option."""
     has, one = ENGINES[engine], replace(options, workers=None if options.workers == 1 else options.workers)
-    if options.search not in has.searches or not set(engine_specific_options(one)) <= set(has.options):
+    if options.search not in has.searches or not set(engine_specific_options_of_request(one)) <= set(has.options):
         return False
-    return not any(lacking_features(engine, protocol, options))
+    return not any(lacking_features_with_texts(engine, protocol, options))
 
 
 def _run_engine(engine: str, protocol: Protocol, options: SearchRequest) -> Result:
@@ -514,14 +518,14 @@ def _run_engine(engine: str, protocol: Protocol, options: SearchRequest) -> Resu
     except RaisedError as error:
         if error.trace is not None:
             raise
-        return _search_for_error_path(error, engine, protocol, options)
+        return _search_error_path_with_other_engine(error, engine, protocol, options)
 
 
 def run_with_compile_timing(run: Callable[[], Result], compiles: Callable[[], object] | None = None) -> Result:
     """Run a search that uses a kernel; its result has the compile time apart from the search time."""
-    from kraftcheck.explorer.compiling import ensure_cache_folder, timed_compilation
+    from kraftcheck.explorer.compiling import replace_unusable_cache_folder, timed_compilation
 
-    problem = ensure_cache_folder()
+    problem = replace_unusable_cache_folder()
     with timed_compilation(compiles) as noting:
         result = run()
     warnings = [*result.warnings, *([problem] if problem and noting.seconds else [])]
@@ -534,13 +538,15 @@ def _are_kernels_compiled() -> bool:
     return are_kernels_compiled()
 
 
-def _search_for_error_path(error: RaisedError, engine: str, protocol: Protocol, options: SearchRequest) -> Result:
+def _search_error_path_with_other_engine(
+    error: RaisedError, engine: str, protocol: Protocol, options: SearchRequest
+) -> Result:
     """Return another engine's result for an error to which an engine has no path."""
     if engine == "tables":  # it evaluates projections and properties for values that no reachable state may have
         note = f"{error.name} raised an error, but not yet in a state that was reached: the reference engine searched"
         order = options.search if options.search in ENGINES["reference"].searches else ENGINES["reference"].searches[0]
         asked = replace(options, **OPTIONS_OF_TABLES_UNSET, search=order)
-        found_by_reference = _search_by_reference(protocol, asked, note)
+        found_by_reference = _search_by_reference_if_supported(protocol, asked, note)
         if found_by_reference is None:
             raise error
         return found_by_reference

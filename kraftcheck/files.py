@@ -84,7 +84,7 @@ def fsync_path(path: Path) -> None:
         os.close(descriptor)
 
 
-def read_small_file(path: Path, most: int = 4 << 20) -> str:
+def read_small_text_file(path: Path, most: int = 4 << 20) -> str:
     """Return the text of a file of at most `most` bytes."""
     with path.open("rb") as file:
         raw = file.read(most + 1)
@@ -96,7 +96,7 @@ def read_small_file(path: Path, most: int = 4 << 20) -> str:
 def read_text_file(path: Path, what: str) -> str:
     """Return the text of a small text file, such as a scenario; raise InputError if it cannot be read."""
     try:
-        return read_small_file(path)
+        return read_small_text_file(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -125,7 +125,7 @@ def open_without_link(path: Path) -> int:
     return descriptor
 
 
-def make_folder(path: Path) -> None:
+def make_folder_refusing_link(path: Path) -> None:
     """Create a folder in an output folder if it is missing."""
     try:
         path.mkdir()

@@ -18,17 +18,17 @@ from kraftcheck.catalogue import (
     Model,
     SearchJob,
     config_with_constant_values,
-    find_config,
+    find_config_name_and_content,
     find_model,
     shipped_model_modules,
 )
-from kraftcheck.engines import ENGINES, choose_engine, engine_specific_options, search_order_names
+from kraftcheck.engines import ENGINES, choose_engine, engine_specific_options_of_request, search_order_names
 from kraftcheck.explorer.request import OPTIONS, SearchRequest, parse_bytes, parse_seconds, parse_spark_setting
 from kraftcheck.explorer.request import parse_count as parse_count
 from kraftcheck.spec.cfg.binding import bind, bind_leniently
 from kraftcheck.spec.cfg.config import BoundConfig, ModelConfig
 from kraftcheck.spec.errors import InputError, unknown_name_message
-from kraftcheck.spec.kinds import fitting_argument
+from kraftcheck.spec.kinds import require_fitting_argument
 from kraftcheck.spec.language.declarations import (
     GRAPH_PROPERTY_KINDS,
     PREDICATE,
@@ -38,7 +38,7 @@ from kraftcheck.spec.language.declarations import (
     Property,
 )
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.language.semantics import initial_state_methods
+from kraftcheck.spec.language.semantics import methods_by_init_name
 from kraftcheck.spec.values import truncate_text
 
 
@@ -145,7 +145,7 @@ def parse_script_option(name: str, value: Any, kind: Any) -> Any:
     """Parse the value of a request's option from a script as the command line parses it."""
     option = OPTIONS[name]
     if not (isinstance(value, str) and option.metavar and option.read is not parse_spark_setting):
-        value = fitting_argument(name, value, kind)  # text has a parser, which also reads numbers
+        value = require_fitting_argument(name, value, kind)  # text has a parser, which also reads numbers
     if name == "search" and value not in search_order_names():
         raise InputError(unknown_name_message("search", value, search_order_names()))
     if option.read is parse_spark_setting:
@@ -240,13 +240,13 @@ def job_of_bound_config(
     order = {"search": ENGINES[engine].searches[0]} if engine in ENGINES else {}
     asked = {**order, **asked, "symmetry": _symmetry_of_search(bound, asked.get("symmetry"))}
     options = SearchRequest.of(bound, **asked)
-    name = choose_engine(engine, options.search, [*others, *engine_specific_options(options)])
+    name = choose_engine(engine, options.search, [*others, *engine_specific_options_of_request(options)])
     return SearchJob(model, config_name, bound.protocol, name, engine is not None, options)
 
 
 def configuration_with_settings(model: Model, choice: str | None, settings: Iterable[str]) -> tuple[str, ModelConfig]:
     """Return the name and the content of a configuration, with the constants of `--set`."""
-    name, content = find_config(model, choice)
+    name, content = find_config_name_and_content(model, choice)
     return name, config_with_constant_values(content, settings)
 
 
@@ -297,7 +297,7 @@ def pop_config_from_options(protocol: Protocol, asked: dict[str, Any]) -> BoundC
         return tuple(prop for prop in checked if prop.kind in kinds)
 
     views = chosen("view", "view", protocol.views)
-    (init,) = chosen("init", "start", initial_state_methods(protocol), "Init")
+    (init,) = chosen("init", "start", methods_by_init_name(protocol), "Init")
     checked = [everything[name] for name in chosen("properties", "property", everything, default)]
     return BoundConfig(
         protocol,

@@ -111,7 +111,7 @@ def replay(
 
     has_content = "content" in dict(files.dtypes)
     return replayed_rows(
-        _checked_columns(files, path="string", **({"content": "binary"} if has_content else {})),
+        _select_typed_columns(files, path="string", **({"content": "binary"} if has_content else {})),
         job.protocol,
         arguments,
     )
@@ -157,20 +157,20 @@ def validate(
     """
     require_pyspark(LEAST_SPARK, spark.version)
     from kraftcheck.kraft_model.quorum import Quorum
-    from kraftcheck.kraft_model.quorum.variants.kafka import known_differences, require_known_differences
+    from kraftcheck.kraft_model.quorum.variants.kafka import known_difference_classes_by_name, require_known_differences
     from kraftcheck.validation.log4j import DEFAULT_PATTERN, line_pattern
 
     without = list(without)
-    require_known_differences(without, known_differences(cluster=True), cluster=True)
+    require_known_differences(without, known_difference_classes_by_name(cluster=True), cluster=True)
     line_pattern(pattern or DEFAULT_PATTERN)
-    found = _checked_columns(files, cluster="string", path="string", content="binary")
+    found = _select_typed_columns(files, cluster="string", path="string", content="binary")
     arguments = {"pattern": pattern, "without": without, "monitors": monitors, "label": label}
     task = task_with_code("kraftcheck.reporting.clusters:validate_clusters", json.dumps(arguments), Quorum)
     parts = int(str(spark.conf.get("spark.sql.shuffle.partitions")))  # by default Spark merges small partitions
     return found.repartition(parts, "cluster").sortWithinPartitions("cluster", "path").mapInArrow(task, CLUSTER_COLUMNS)
 
 
-def _checked_columns(files: DataFrame, **wanted: str) -> DataFrame:
+def _select_typed_columns(files: DataFrame, **wanted: str) -> DataFrame:
     """Return the columns that a task reads; raise InputError for a column of another type."""
     types = dict(files.dtypes)
     for name, kind in wanted.items():

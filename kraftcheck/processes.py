@@ -26,7 +26,7 @@ def default_worker_count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def find_jdk_program(name: str) -> tuple[Path | None, str]:
+def jdk_program_and_lookup_place(name: str) -> tuple[Path | None, str]:
     """Return the path of a JDK program (None if missing), and the place of the lookup for messages."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which(str(Path(home, "bin", name)) if home else name)
@@ -163,7 +163,7 @@ class EndlessCallInterrupt(KeyboardInterrupt):
     """Raised in a call of the model's code that goes on after the time limit."""
 
 
-class CallTimeLimit:
+class EndlessCallWatchdog:
     """Ends a call of the model's code that goes on after a time limit; engines check the limit only between calls.
 
     After the limit a timer looks for a call that it has seen before. Outside the main thread the context does nothing.

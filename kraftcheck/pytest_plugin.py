@@ -94,13 +94,13 @@ def _file_name_of_test(test: str) -> str:
 def _error_text(error: InputError) -> str:
     """Return an error as text, with the path that leads to it."""
     from kraftcheck.reporting.counterexample import behaviour_lines
-    from kraftcheck.reporting.lines import lines_as_text
+    from kraftcheck.reporting.lines import lines_as_plain_text
     from kraftcheck.spec.errors import RaisedError
 
     if not isinstance(error, RaisedError) or not error.trace:
         return str(error)
     way = behaviour_lines(error.protocol, error.trace, f"Path to the error in {error.name}")
-    return f"{error}\n\n{lines_as_text(way)}"
+    return f"{error}\n\n{lines_as_plain_text(way)}"
 
 
 def _check_model(
@@ -119,7 +119,7 @@ def _check_model(
     __tracebackhide__ = True
     from kraftcheck.api import load
     from kraftcheck.explorer.result import NOTHING_CHECKED_WARNING
-    from kraftcheck.reporting.lines import lines_as_text
+    from kraftcheck.reporting.lines import lines_as_plain_text
     from kraftcheck.reporting.output import require_report_extension
     from kraftcheck.reporting.output import search_report_lines as report_lines
     from kraftcheck.runner import exit_code
@@ -138,7 +138,7 @@ def _check_model(
     if problem is not None:
         pytest.fail(f"kraftcheck: {problem}", pytrace=False)
     if exit_code(result, allow_incomplete=allow_incomplete, strict=strict):
-        said = lines_as_text(report_lines(job.protocol, result, configuration=job.config_name, quiet=True))
+        said = lines_as_plain_text(report_lines(job.protocol, result, configuration=job.config_name, quiet=True))
         file = Path(report) if report is not None else page()
         try:
             loaded.write_report(result, file, **options)

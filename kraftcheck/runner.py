@@ -197,9 +197,9 @@ def report_result(
 
 
 def _write_report(job: SearchJob, result: Result, more: dict[str, Any], path: Path) -> None:
-    from kraftcheck.reporting.report import search_as_data, write_report  # imports the replay of traces
+    from kraftcheck.reporting.report import search_as_report_data, write_report  # imports the replay of traces
 
-    write_report(path, [search_as_data(job, result, more)])
+    write_report(path, [search_as_report_data(job, result, more)])
 
 
 def simplify_counterexamples(job: SearchJob, result: Result, arguments: argparse.Namespace) -> Result:
@@ -214,13 +214,13 @@ def simplify_counterexamples(job: SearchJob, result: Result, arguments: argparse
             notes.append(f"{violation.property}: --simplify does not support lassos")
             continue
         shortest = None if is_shortest or violation.trap else partial(_find_shortest_counterexample, job, violation)
-        simpler, note = _simplify_violation(job, violation, arguments, shortest)
+        simpler, note = _simplify_violation_with_note(job, violation, arguments, shortest)
         violations.append(simpler)
         notes.append(note)
     return replace(result, violations=violations, notes=result.notes + notes)
 
 
-def simplify_trace(
+def simplify_violating_trace(
     job: SearchJob, trace: tuple[TraceStep, ...], violated: str | None, arguments: argparse.Namespace
 ) -> tuple[Violation, str] | None:
     """Return a shrunk trace that violates the same property, and a note; None if the trace violates no property."""
@@ -230,11 +230,13 @@ def simplify_trace(
     return (
         None
         if violation is None
-        else _simplify_violation(job, violation, arguments, partial(_find_shortest_counterexample, job, violation))
+        else _simplify_violation_with_note(
+            job, violation, arguments, partial(_find_shortest_counterexample, job, violation)
+        )
     )
 
 
-def _simplify_violation(
+def _simplify_violation_with_note(
     job: SearchJob,
     violation: Violation,
     arguments: argparse.Namespace,

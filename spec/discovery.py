@@ -132,12 +132,12 @@ def old_import_message(error: ImportError) -> str | None:
     )
     named = re.search(rf"\b{package}(?:\.\w+)*", call.line or "")
     module = name = named[0] if named else package
-    while name != package and not _is_module_path(PACKAGE_FOLDER.joinpath(*name.split("."))):
+    while name != package and not _is_package_or_module_file(PACKAGE_FOLDER.joinpath(*name.split("."))):
         name = name.rpartition(".")[0]
     return f"{call.filename}:{call.lineno}: cannot be imported: {module} is an old name; expected kraftcheck.{name}"
 
 
-def _is_module_path(path: Path) -> bool:
+def _is_package_or_module_file(path: Path) -> bool:
     return path.is_dir() or path.with_suffix(".py").is_file()
 
 
@@ -195,7 +195,12 @@ def classes_for_decoding(protocol: Protocol, states: Iterable[State]) -> dict[Cl
         seen.note(value)
     named = [State, *seen.classes, *protocol.symbols]
     named += [cls for action in protocol.actions.values() for cls in (*action.messages, *action.actors)]
-    named += [cls for module in modules_of(type(protocol)) for cls in vars(module).values() if isinstance(cls, type)]
+    named += [
+        cls
+        for module in project_modules_of_protocol(type(protocol))
+        for cls in vars(module).values()
+        if isinstance(cls, type)
+    ]
     found: dict[ClassKey, type] = {}
     while named:
         cls = named.pop(0)
@@ -224,7 +229,7 @@ def _classes_in_annotation(annotation: Any) -> Iterator[type]:
         yield from _classes_in_annotation(argument)
 
 
-def modules_of(protocol: type[Protocol]) -> list[ModuleType]:
+def project_modules_of_protocol(protocol: type[Protocol]) -> list[ModuleType]:
     """Return the modules that define a protocol and its bases, and the modules in or below their folders that they use.
 
     Installed packages, and other parts of kraftcheck, are left out.
@@ -243,18 +248,20 @@ def modules_of(protocol: type[Protocol]) -> list[ModuleType]:
         is_part = module.__name__ == protocol.__module__ if path is None else _is_project_module(module, path, folders)
         if is_part:
             found[module.__name__] = module
-            waiting += [sys.modules[name] for name in sorted(_modules_used_by(module, path)) if name in sys.modules]
+            waiting += [
+                sys.modules[name] for name in sorted(_names_of_modules_used_by(module, path)) if name in sys.modules
+            ]
     return [found[name] for name in sorted(found)]
 
 
-def _modules_used_by(module: ModuleType, path: Path | None) -> set[str]:
+def _names_of_modules_used_by(module: ModuleType, path: Path | None) -> set[str]:
     """Return the names of the modules that a module uses."""
     owners = {
         _defining_module_name(value)
         for name, value in vars(module).items()
         if not _is_submodule_imported_elsewhere(module, name, value)
     }
-    return owners | _imported_submodules(module, path)
+    return owners | _module_names_in_import_statements(module, path)
 
 
 def _is_project_module(module: ModuleType, path: Path, folders: Iterable[Path]) -> bool:
@@ -274,7 +281,7 @@ def installed_folders() -> set[Path]:
     return {Path(path).resolve() for name, path in get_paths().items() if name.endswith("lib")}
 
 
-def _imported_submodules(module: ModuleType, path: Path | None) -> set[str]:
+def _module_names_in_import_statements(module: ModuleType, path: Path | None) -> set[str]:
     """Return the modules that statements such as `import package.part` name: the module has the package alone."""
     packages = [one for one in vars(module).values() if isinstance(one, ModuleType) and hasattr(one, "__path__")]
     if path is None or not packages:
@@ -291,10 +298,10 @@ def _is_submodule_imported_elsewhere(module: ModuleType, name: str, value: objec
     if not isinstance(value, ModuleType) or value.__name__ != f"{module.__name__}.{name}":
         return False
     path = source_path(module)
-    return path is not None and name not in _imported_names(path)
+    return path is not None and name not in _last_components_of_imported_names(path)
 
 
-def _imported_names(path: Path) -> Iterator[str]:
+def _last_components_of_imported_names(path: Path) -> Iterator[str]:
     """Yield the names that a file imports, each without its package."""
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import | ast.ImportFrom):

@@ -185,11 +185,11 @@ def _innermost_place(error: BaseException, code: CodeType) -> tuple[str, int] | 
     folder = Path(code.co_filename).absolute().parent  # a file name given by the user may be relative
     frames = traceback.extract_tb(error.__traceback__)
     written = [frame for frame in frames if frame.filename == code.co_filename or not frame.filename.startswith("<")]
-    inner = [frame for frame in written if _is_file_within(folder, Path(frame.filename).absolute())]
+    inner = [frame for frame in written if _is_project_file_within(folder, Path(frame.filename).absolute())]
     return (inner[-1].filename, inner[-1].lineno or 0) if inner else None
 
 
-def _is_file_within(folder: Path, file: Path) -> bool:
+def _is_project_file_within(folder: Path, file: Path) -> bool:
     """Whether a file is inside a folder, outside any site-packages."""
     return file.is_relative_to(folder) and "site-packages" not in file.relative_to(folder).parts
 

@@ -326,27 +326,29 @@ def check_arguments(function: Function) -> Function:
     def checked(*given: Any, **named: Any) -> Any:
         call, kinds = parameters.bind(*given, **named), types_of_parameters()
         for name in call.arguments.keys() & kinds.keys():
-            call.arguments[name] = fitting_argument(name, call.arguments[name], kinds[name])
+            call.arguments[name] = require_fitting_argument(name, call.arguments[name], kinds[name])
         return function(*call.args, **call.kwargs)
 
     return cast(Function, checked)
 
 
-def fitting_argument(name: str, value: Any, kind: Any) -> Any:
+def require_fitting_argument(name: str, value: Any, kind: Any) -> Any:
     """Return an argument that fits its annotation, an iterator as a tuple. Raise InputError for another one."""
     if isinstance(value, Iterator):  # a check of its elements would consume it
         value = tuple(value)
-    misfit = _argument_misfit(value, kind)
+    misfit = _first_misfit_with_annotation(value, kind)
     if misfit is not None:
-        raise InputError(f"argument {name}: expected {_argument_phrase(misfit[1])}, found {_found_argument(*misfit)}")
+        raise InputError(
+            f"argument {name}: expected {_argument_phrase(misfit[1])}, found {_found_argument_phrase(*misfit)}"
+        )
     return value
 
 
-def _argument_misfit(value: Any, kind: Any) -> tuple[Any, Any] | None:
+def _first_misfit_with_annotation(value: Any, kind: Any) -> tuple[Any, Any] | None:
     """Return the argument, or the element of it, that does not fit, with its annotation; None if all fit."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
-        found = [_argument_misfit(value, one) for one in arguments]
+        found = [_first_misfit_with_annotation(value, one) for one in arguments]
         inner = (one for one in found if one is not None and one[0] is not value)
         return None if None in found else next(inner, (value, kind))
     if kind is not Any and not _fits_outermost(value, kind):
@@ -356,7 +358,7 @@ def _argument_misfit(value: Any, kind: Any) -> tuple[Any, Any] | None:
         parts = chain(zip(value, repeat(arguments[0])), zip(value.values(), repeat(arguments[1])))
     elif origin in (Iterable, Collection, Sequence):
         parts = zip(value, repeat(arguments[0]))
-    return next((one for part in parts if (one := _argument_misfit(*part)) is not None), None)
+    return next((one for part in parts if (one := _first_misfit_with_annotation(*part)) is not None), None)
 
 
 def _fits_outermost(value: Any, kind: Any) -> bool:
@@ -374,7 +376,7 @@ def _argument_phrase(kind: Any) -> str:
     return _ARGUMENT_PHRASES.get(kind) or f"a {kind.__name__}"
 
 
-def _found_argument(value: Any, kind: Any) -> str:
+def _found_argument_phrase(value: Any, kind: Any) -> str:
     """Return the text of a misfit, with the remedy for a class or a method in place of an instance or a name."""
     if isinstance(value, type):
         remedy = f"; call it, {value.__name__}(...)" if isinstance(kind, type) and issubclass(value, kind) else ""

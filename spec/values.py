@@ -105,14 +105,14 @@ def is_enum(kind: Any) -> bool:
 
 
 @memoize
-def enum_members(kind: type[enum.Enum]) -> dict[str, enum.Enum]:
+def enum_members_by_name(kind: type[enum.Enum]) -> dict[str, enum.Enum]:
     """Return the members of an enum, by their names in texts, in TLA+ and in a `.cfg`.
 
     A member is called by its value where all values of the enum are names, such as `"white"`; else by its name.
 
     >>> class Level(enum.Enum):
     ...     LOW = enum.auto()
-    >>> enum_members(Level)
+    >>> enum_members_by_name(Level)
     {'LOW': <Level.LOW: 1>}
     """
     if issubclass(kind, Symbol) or all(isinstance(one.value, str) and _VALID_NAME.fullmatch(one.value) for one in kind):
@@ -122,11 +122,11 @@ def enum_members(kind: type[enum.Enum]) -> dict[str, enum.Enum]:
 
 @memoize
 def _texts_by_member_name(kind: type[enum.Enum]) -> dict[str, str]:
-    return {member.name: name for name, member in enum_members(kind).items()}
+    return {member.name: name for name, member in enum_members_by_name(kind).items()}
 
 
 def enum_name(member: enum.Enum) -> str:
-    """Return the name of an enum member in texts, in TLA+ and in a `.cfg`: see `enum_members`."""
+    """Return the name of an enum member in texts, in TLA+ and in a `.cfg`: see `enum_members_by_name`."""
     return _texts_by_member_name(type(member))[member.name]
 
 

@@ -41,7 +41,7 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.tla.text import format_value
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Value
-from kraftcheck.traces.formats.tlc_simulation import as_module
+from kraftcheck.traces.formats.tlc_simulation import simulation_module_lines
 
 if TYPE_CHECKING:
     from kraftcheck.explorer.cluster import SparkApplication
@@ -61,7 +61,7 @@ class WalkWriter:
         """Write a walk to the file of its number."""
         path = walk_file_path(self._folder, number)
         with atomic_replacement(path) as new, new.open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(as_module(path.stem, map(self._step, walk)))
+            file.writelines(simulation_module_lines(path.stem, map(self._step, walk)))
 
     def _step(self, step: TraceStep) -> tuple[str | None, dict[str, str]]:
         variables = self._view.variables(step.state)
@@ -188,14 +188,14 @@ class SparkCorpusMaker:
         chunks, checked = split_walks_into_chunks(self._plan.runs), names_of_checks(self._options)
         notes = self._folder.done(chunks, checked)
         todo = [chunk for chunk in chunks if chunk.number not in notes]
-        earlier, limit, failed = _count_walks(notes), None, None
+        earlier, limit, failed = _count_walks_in_notes(notes), None, None
         at_once = CHUNKS_A_JOB * self._cluster.parallelism
         with InterruptHandler(self._cluster.cancel) as interruption:
             for first in range(0, len(todo), at_once):
                 found = self._make_unless_interrupted(todo[first : first + at_once], interruption)
                 notes |= {chunk.number: note for chunk, note in found if note is not None}
                 failed = next((chunk for chunk, note in found if note is None), None)
-                report(_count_walks(notes) - earlier)
+                report(_count_walks_in_notes(notes) - earlier)
                 if interruption.asked:
                     limit, notes = INTERRUPTED_LIMIT, self._folder.done(chunks, checked)
                 if interruption.asked or failed is not None:
@@ -238,11 +238,11 @@ class SparkCorpusMaker:
         result = Result(complete=False, limit=limit, seconds=seconds, workers=self._cluster.parallelism)
         result.warnings = [NOTHING_CHECKED_WARNING] if self._options.checks_nothing else []
         result.actions = {name: actions[name] for name in names}
-        result.runs = _count_walks(notes)
+        result.runs = _count_walks_in_notes(notes)
         result.generated_states = sum(note["states"] for note in found)
         result.depth = max((note["longest"] for note in found), default=0)
         result.violations = self._violations(shown, failed)
-        result.verdict = _verdict(result)
+        result.verdict = _verdict_of_result(result)
         if earlier:
             result.notes.append(f"--out: {earlier:,} walks existed already and were kept")
         return result
@@ -266,11 +266,11 @@ class SparkCorpusMaker:
         return simulate(self._protocol, self._options, replace(self._plan, first=first, runs=runs)).violations
 
 
-def _count_walks(notes: dict[int, BatchNote]) -> int:
+def _count_walks_in_notes(notes: dict[int, BatchNote]) -> int:
     return sum(note["runs"] for note in notes.values())
 
 
-def _verdict(result: Result) -> Verdict:
+def _verdict_of_result(result: Result) -> Verdict:
     if any(violation.failed for violation in result.violations):
         return Verdict.ASSERTION
     if result.violations:

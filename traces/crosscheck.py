@@ -36,7 +36,7 @@ from kraftcheck.traces.replay.divergence import (
     Divergence,
     DivergenceExplainer,
     DivergingState,
-    short_replica_names,
+    short_names_by_tla_replica_id,
     variable_differences,
 )
 from kraftcheck.traces.replay.replayer import StateConverter
@@ -140,7 +140,7 @@ def cfg_keywords_tlc_lacks(class_path: str) -> set[str]:
     return set()
 
 
-def config_for_tlc(text: str, file: str, unknown: set[str]) -> tuple[str, list[str], list[str]]:
+def remove_unknown_cfg_keywords(text: str, file: str, unknown: set[str]) -> tuple[str, list[str], list[str]]:
     """Remove unknown keywords from a `.cfg`; return its text, TLC options in their place, and the removed parts."""
     options: list[str] = []
     left_out: list[str] = []
@@ -166,15 +166,15 @@ def copy_modules(spec: Path, folder: Path) -> Path:
     name = spec.name.removesuffix(".gz")
     if not name.endswith(".tla"):
         raise InputError(f"{spec}: expected a TLA+ module, a file that ends in .tla")
-    (folder / name).write_bytes(read_unpacked_file(spec))
+    (folder / name).write_bytes(read_unpacked_bytes(spec))
     for beside in sorted(spec.parent.iterdir()):
         other = folder / beside.name.removesuffix(".gz")
         if other.name.endswith(".tla") and not other.exists() and beside.is_file():
-            other.write_bytes(read_unpacked_file(beside))
+            other.write_bytes(read_unpacked_bytes(beside))
     return folder / name
 
 
-def read_unpacked_file(path: Path) -> bytes:
+def read_unpacked_bytes(path: Path) -> bytes:
     """Return the content of a file, unpacked if it is gzipped."""
     try:
         with open_unpacked(path) as stream:
@@ -190,7 +190,7 @@ def read_unpacked_file(path: Path) -> bytes:
 
 def require_tlc_parses(tool: TlcInstallation, spec: Path) -> None:
     """Check within a second that TLC can parse a specification; raise InputError with TLC's message if not."""
-    with _start_java(tool, spec.parent, "tla2sany.SANY", spec.name) as process:
+    with _java_process(tool, spec.parent, "tla2sany.SANY", spec.name) as process:
         output, _ = process.communicate()
     if process.returncode or any(mark in output for mark in ("*** Errors:", "Fatal errors", "***Parse Error***")):
         raise InputError(f"{spec.name}: TLC cannot parse it: {_one_line_error(output.splitlines())}")
@@ -207,9 +207,9 @@ def run_tlc(
     if dump is not None:
         command += ["-dump", "dot,actionlabels", str(dump)]
     result = TlcReport(folder / "tlc.log")
-    with _start_java(tool, folder, *command, spec.name) as process, result.log.open("w", encoding="utf-8") as log:
+    with _java_process(tool, folder, *command, spec.name) as process, result.log.open("w", encoding="utf-8") as log:
         assert process.stdout is not None
-        errors = list(_read_report(_tee_lines(process.stdout, log.write), result, report))
+        errors = list(_fill_report_and_yield_other_lines(_tee_lines(process.stdout, log.write), result, report))
         result.code = process.wait()
     if not result.complete and result.violated is None:
         raise InputError(_failure_text(spec.name, result.code, errors))
@@ -217,7 +217,7 @@ def run_tlc(
 
 
 @contextmanager
-def _start_java(tool: TlcInstallation, folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def _java_process(tool: TlcInstallation, folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """Start a program of TLC in a folder, and kill it at the end of the context."""
     options = ["-XX:+UseParallelGC", "-Duser.language=en", "-Duser.country=US", f"-Djava.io.tmpdir={folder}"]
     process = subprocess.Popen(
@@ -237,7 +237,7 @@ def _tee_lines(lines: Iterator[str], keep: Callable[[str], object]) -> Iterator[
         yield line.rstrip("\r\n")
 
 
-def _read_report(
+def _fill_report_and_yield_other_lines(
     lines: Iterator[str], result: TlcReport, report: Callable[[TlcProgress], None] | None
 ) -> Iterator[str]:
     """Fill the report from TLC's output; yield the unrecognized lines, which may have an error message."""
@@ -249,13 +249,15 @@ def _read_report(
             if report is not None:
                 report(TlcProgress(*map(_parse_count, progress.groups())))
         elif not (
-            _read_count_line(line, result, counts) or _read_verdict_line(line, result) or _NOISE_LINE.fullmatch(line)
+            _parse_if_count_line(line, result, counts)
+            or _parse_if_verdict_line(line, result)
+            or _NOISE_LINE.fullmatch(line)
         ):
             yield line
     result.actions = dict(counts)
 
 
-def _read_count_line(line: str, result: TlcReport, counts: Counter[str]) -> bool:
+def _parse_if_count_line(line: str, result: TlcReport, counts: Counter[str]) -> bool:
     """Parse a line with counts of states, levels or steps; return whether it is one."""
     if states := _STATES_LINE.match(line):
         result.generated, result.distinct, left = map(_parse_count, states.groups())
@@ -271,7 +273,7 @@ def _read_count_line(line: str, result: TlcReport, counts: Counter[str]) -> bool
     return True
 
 
-def _read_verdict_line(line: str, result: TlcReport) -> bool:
+def _parse_if_verdict_line(line: str, result: TlcReport) -> bool:
     """Parse a line with a verdict; return whether it is one."""
     if _NO_ERROR_LINE.match(line):
         result.complete = True
@@ -445,7 +447,7 @@ class DumpComparer:
         result.ours_examples = result.ours_examples[:MOST_EXAMPLES]
         if all(stranger.divergence for stranger in strangers):
             return strangers
-        ours = [(self._view.variables(state), short_replica_names(self._view, state)) for state in near]
+        ours = [(self._view.variables(state), short_names_by_tla_replica_id(self._view, state)) for state in near]
         for stranger in strangers:
             if stranger.divergence is None:
                 found = (variable_differences(stranger.found.variables, variables, names) for variables, names in ours)

@@ -23,7 +23,7 @@ class ScenarioError(InputError):
     """An error in a scenario or in its execution."""
 
 
-class ScenarioBlock(NamedTuple):
+class CommandsWithOutput(NamedTuple):
     """Commands with their recorded output."""
 
     line: int  # the line number of the first command
@@ -32,9 +32,9 @@ class ScenarioBlock(NamedTuple):
     told: list[str]  # the recorded output
 
 
-def parse_scenario_blocks(text: str) -> tuple[list[ScenarioBlock], list[str]]:
+def parse_scenario_blocks(text: str) -> tuple[list[CommandsWithOutput], list[str]]:
     """Return the blocks of a scenario, and the comments after the last block."""
-    blocks: list[ScenarioBlock] = []
+    blocks: list[CommandsWithOutput] = []
     before: list[str] = []
     commands: list[str] = []
     lines = iter(enumerate(text.splitlines(), start=1))
@@ -44,7 +44,7 @@ def parse_scenario_blocks(text: str) -> tuple[list[ScenarioBlock], list[str]]:
             before.append(line)
         elif line == OUTPUT_SEPARATOR and commands:
             output = list(takewhile(str.strip, (outcome for _, outcome in lines)))
-            blocks.append(ScenarioBlock(first, before, commands, output))
+            blocks.append(CommandsWithOutput(first, before, commands, output))
             before, commands = [], []
         elif not line.strip() or line == OUTPUT_SEPARATOR:
             raise ScenarioError(f"line {number}: expected commands, then {OUTPUT_SEPARATOR}")
@@ -56,7 +56,7 @@ def parse_scenario_blocks(text: str) -> tuple[list[ScenarioBlock], list[str]]:
     return blocks, before
 
 
-def blocks_as_text(blocks: list[ScenarioBlock], after: list[str]) -> str:
+def blocks_as_text(blocks: list[CommandsWithOutput], after: list[str]) -> str:
     """Return blocks as the text of a scenario."""
     lines: list[str] = []
     for block in blocks:
@@ -67,7 +67,7 @@ def blocks_as_text(blocks: list[ScenarioBlock], after: list[str]) -> str:
 def split_words(command: str) -> list[str]:
     """Split a command into words. A set or a sequence is one word, even with blanks."""
     found: list[str] = []
-    for word in _split_at_blanks(command):
+    for word in _split_at_unquoted_blanks(command):
         is_open = bool(found) and sum(map(found[-1].count, "{[(")) > sum(map(found[-1].count, ")]}"))
         if is_open:
             found[-1] += f" {word}"
@@ -76,7 +76,7 @@ def split_words(command: str) -> list[str]:
     return found
 
 
-def _split_at_blanks(command: str) -> Iterator[str]:
+def _split_at_unquoted_blanks(command: str) -> Iterator[str]:
     words_of = shlex.shlex(command, posix=True)
     words_of.whitespace_split, words_of.quotes, words_of.escape, words_of.commenters = True, '"', "", ""
     try:
@@ -313,7 +313,13 @@ class ScenarioPlayer:
             ]
             if not fitting:
                 return
-            yield self._only([step for step in fitting if _actor_and_message(step) == _actor_and_message(fitting[0])])
+            yield self._only(
+                [
+                    step
+                    for step in fitting
+                    if _actor_and_message_of_transition(step) == _actor_and_message_of_transition(fitting[0])
+                ]
+            )
         raise ScenarioError(f"deliver: more than {MOST_DELIVERY_ROUNDS} messages; name the type or the receiver")
 
     def settle(self, given: list[str]) -> Iterator[Transition]:
@@ -324,8 +330,8 @@ class ScenarioPlayer:
             if self.state in seen or self._is_under_way(until):
                 break
             seen.add(self.state)
-            for delivery in dict.fromkeys(map(_actor_and_message, self._deliveries(among))):
-                steps = [step for step in self._deliveries(among) if _actor_and_message(step) == delivery]
+            for delivery in dict.fromkeys(map(_actor_and_message_of_transition, self._deliveries(among))):
+                steps = [step for step in self._deliveries(among) if _actor_and_message_of_transition(step) == delivery]
                 if steps and not self._is_under_way(until):
                     yield self._only(steps)
         else:
@@ -422,7 +428,7 @@ class ScenarioPlayer:
         return value
 
 
-def _actor_and_message(step: Transition) -> tuple[Value, Record | None]:
+def _actor_and_message_of_transition(step: Transition) -> tuple[Value, Record | None]:
     return step.actor, step.message
 
 
@@ -458,7 +464,7 @@ def _field_at_path(value: Value, path: str) -> Value:
     return value
 
 
-def arguments_for_start(stage: ScenarioPlayer, init: str, wanted: State) -> list[str]:
+def words_selecting_initial_state(stage: ScenarioPlayer, init: str, wanted: State) -> list[str]:
     """Return the arguments after `->` by which `start` selects an initial state; none for the first one."""
     then: dict[str, str] = {}
     while True:

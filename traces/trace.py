@@ -18,28 +18,28 @@ from kraftcheck.traces.parsing import DEFAULT_LIMIT_BYTES, Json, TraceFileReader
 _FORMATS_PACKAGE = "kraftcheck.traces.formats"
 
 
-class _FormatFinder(type):
+class _TraceFormatMeta(type):
     """The metaclass that finds formats: `TraceFormat.TLC_LOG` is the constant `TLC_LOG` of a module in `formats`."""
 
     def __getattr__(cls, name: str) -> TraceFormat:
-        found = known_formats().get(name)
+        found = formats_by_constant_name().get(name)
         if found is None:
             raise AttributeError(f"unknown format {name}")
         return found
 
     def __iter__(cls) -> Iterator[TraceFormat]:
-        return iter(sorted(known_formats().values(), key=lambda found: found.order))
+        return iter(sorted(formats_by_constant_name().values(), key=lambda found: found.order))
 
 
 @cache
-def known_formats() -> dict[str, TraceFormat]:
+def formats_by_constant_name() -> dict[str, TraceFormat]:
     """Return all trace formats by the names of their constants; their modules are imported first."""
     names = [module.name for module in iter_modules(import_module(_FORMATS_PACKAGE).__path__)]
     constants = [item for name in names for item in vars(import_module(f"{_FORMATS_PACKAGE}.{name}")).items()]
     return {name: value for name, value in constants if isinstance(value, TraceFormat)}
 
 
-class TraceFormat(str, metaclass=_FormatFinder):
+class TraceFormat(str, metaclass=_TraceFormatMeta):
     """A trace file format. The string is its name in messages and tables.
 
     Modules in the folder `formats` define formats as constants. `TraceFormat` is iterable over all of them and has each

@@ -11,7 +11,7 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from kraftcheck.explorer.bytecode import library
-from kraftcheck.explorer.bytecode.emitter import JumpLabel, VariableScope
+from kraftcheck.explorer.bytecode.emitter import JumpLabel, NestedVariableScope
 from kraftcheck.explorer.bytecode.expressions import MAP_VIEW_METHODS, ExpressionTranslator, library_replacement
 from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import Op
@@ -363,7 +363,7 @@ class CallTranslator(ExpressionTranslator):
             if ast.unparse(given) != ", ".join(names) or len(names) != len(values) or walrus_variables(known):
                 raise self._unsupported(known, "a local function with other than plain arguments")
         self.scope = scope
-        with VariableScope(self, names):
+        with NestedVariableScope(self, names):
             for name, value in zip(names, values, strict=True):
                 self._emit(Op.MOVE, self._names[name], value)
             found = self._value(body)

@@ -17,7 +17,7 @@ from kraftcheck.explorer.bytecode.kernel.expanding import DISTINCT_INPUTS_COLUMN
 from kraftcheck.explorer.bytecode.statements import FunctionTranslator
 from kraftcheck.explorer.bytecode.values import ValueHeap
 from kraftcheck.explorer.result import SearchRequest
-from kraftcheck.explorer.temporal.search import exhausted_bounds_disable_actions
+from kraftcheck.explorer.temporal.search import are_bounds_strict
 from kraftcheck.spec.diagnosis.lint import PropertyCoverageProbe
 from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.declarations import REFINES, Action, Projection, Property
@@ -187,7 +187,7 @@ def _require_translatable(protocol: Protocol, options: SearchRequest, initial: l
     if any(read.of_inbox for owner in owners for read in owner.reads) or any(state.inboxes for state in initial):
         raise UntranslatableError("inboxes")
     _require_fairness_of_actions(protocol, options)
-    beyond = next(filter(_is_property_beyond_state, properties), None)
+    beyond = next(filter(_has_untranslatable_parameters, properties), None)
     if beyond is not None:
         raise UntranslatableError(f"the parameters of {beyond.name}")
 
@@ -196,11 +196,11 @@ def _require_fairness_of_actions(protocol: Protocol, options: SearchRequest) -> 
     """Raise UntranslatableError where fairness depends on more than which action which replica takes."""
     if any(one.when for one in options.all_fairness):
         raise UntranslatableError("fairness with when=")
-    if options.temporal and protocol.bounds and not exhausted_bounds_disable_actions(protocol, options):
+    if options.temporal and protocol.bounds and not are_bounds_strict(protocol, options):
         raise UntranslatableError("temporal properties with bounds without --strict-bounds")
 
 
-def _is_property_beyond_state(prop: Property) -> bool:
+def _has_untranslatable_parameters(prop: Property) -> bool:
     """Return whether a property is about more than replicas before and after, the shared record and the state."""
     return prop.kind == REFINES or prop.of_actor or bool({"message", "spent"} & set(prop.asks)) or bool(prop.given)
 

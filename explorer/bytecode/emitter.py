@@ -350,7 +350,7 @@ class Emitter:
         return MethodType(found, self.program.protocol) if isinstance(found, FunctionType) else None
 
 
-class VariableScope:
+class NestedVariableScope:
     """The scope of some variables: those of a comprehension, or of a lambda."""
 
     def __init__(self, of: Emitter, bound: Iterable[str]) -> None:

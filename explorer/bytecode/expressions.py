@@ -12,7 +12,7 @@ from copy import deepcopy
 from typing import Any
 
 from kraftcheck.explorer.bytecode import library
-from kraftcheck.explorer.bytecode.emitter import Emitter, JumpLabel, VariableScope, comprehension_variables
+from kraftcheck.explorer.bytecode.emitter import Emitter, JumpLabel, NestedVariableScope, comprehension_variables
 from kraftcheck.explorer.bytecode.kernel.codes import DICT_KIND, LIST_KIND, SET_KIND, TUPLE_KIND, Op
 from kraftcheck.explorer.bytecode.source import walrus_variables
 from kraftcheck.explorer.bytecode.values import KINDS_OF_TYPES
@@ -309,7 +309,7 @@ class ExpressionTranslator(Emitter, ABC):
     def _scoped_loop(self, loops: Sequence[ast.comprehension], body: Callable[[], object]) -> None:
         """Translate the loops of a comprehension; only the first iterable is evaluated outside its scope."""
         first = self._iterable(loops[0].iter, ())
-        with VariableScope(self, comprehension_variables(loops)):
+        with NestedVariableScope(self, comprehension_variables(loops)):
             self._loop(loops, body, first)
 
     def _loop(self, loops: Sequence[ast.comprehension], body: Callable[[], object], first: int | None = None) -> None:

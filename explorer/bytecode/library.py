@@ -108,7 +108,7 @@ def without_popped(values: Any, key: Any = -1, *_: Any) -> Any:
     return {one: value for one, value in values.items() if one != key}
 
 
-def without_item(values: dict[Any, Any], key: Any) -> dict[Any, Any]:
+def without_key(values: dict[Any, Any], key: Any) -> dict[Any, Any]:
     """Return a dict after `del values[key]`."""
     if not isinstance(values, dict) or key not in values:
         raise KeyError

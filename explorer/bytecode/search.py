@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.bytecode.description import EncodedSearch
 from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import EXCLUDED_STATE, NODE_HEAD_WORDS
-from kraftcheck.explorer.bytecode.kernel.expanding import evaluate_in_states, expand_states, insert_state
+from kraftcheck.explorer.bytecode.kernel.expanding import evaluate_property_in_states, expand_states, insert_state
 from kraftcheck.explorer.calls.handlers import PurityTest, PurityTestingSemantics
-from kraftcheck.explorer.request import SearchRequest, require_supported, without_unsound_symmetry
+from kraftcheck.explorer.request import SearchRequest, drop_unsound_symmetry_with_notes, require_supported
 from kraftcheck.explorer.result import Behaviour, Result, SearchCounts, SearchMonitor, SearchStopped, behaviour_along
 from kraftcheck.explorer.state_graph import PropertyEvaluator, StateGraph, require_state_numbers_fit
 from kraftcheck.explorer.temporal.search import check_reachable_properties, check_temporal_properties
@@ -45,7 +45,7 @@ class BytecodeSearch:
     """A breadth-first search that calls no handler in Python, but in a sample of the states."""
 
     def __init__(self, protocol: Protocol, options: SearchRequest, starts: int | None = None) -> None:
-        options, notes = without_unsound_symmetry(options)
+        options, notes = drop_unsound_symmetry_with_notes(options)
         require_supported("bytecode", protocol, options)
         self.protocol, self.options = protocol, options
         self._purity = PurityTest(protocol, thorough=False)
@@ -334,7 +334,9 @@ class BytecodeStates:
         held, first, machine = np.zeros(len(states), np.uint8), int(states[0]), self._machine
         which, number, sampled = self._search.description.property_number(prop), first, set[int]()
         while number < first + len(states):
-            number = int(evaluate_in_states(machine, which, number, first + len(states), held[number - first :]))
+            number = int(
+                evaluate_property_in_states(machine, which, number, first + len(states), held[number - first :])
+            )
             if machine.at[codes.AT_IS_FRESH] and not machine.at[codes.AT_ERROR]:
                 machine.at[codes.AT_IS_FRESH] = 0
                 sampled.add(number - 1)

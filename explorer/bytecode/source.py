@@ -70,16 +70,16 @@ def mutated_variables(tree: ast.FunctionDef | ast.Module) -> set[str]:
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MUTATORS:
-            found |= _bare_variable(node.func.value)
+            found |= _bare_variable_names(node.func.value)
         elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
-            found |= _bare_variable(node.value)
+            found |= _bare_variable_names(node.value)
         elif isinstance(node, ast.AugAssign):
-            names = _bare_variable(node.target)
-            found |= {name for name in names if any(map(_makes_collection, _assigned_expressions(tree, name)))}
+            names = _bare_variable_names(node.target)
+            found |= {name for name in names if any(map(_makes_collection, _values_or_targets_assigned_to(tree, name)))}
     return found
 
 
-def _bare_variable(node: ast.expr) -> set[str]:
+def _bare_variable_names(node: ast.expr) -> set[str]:
     return {node.id} if isinstance(node, ast.Name) else set()
 
 
@@ -99,13 +99,13 @@ def _makes_collection(node: ast.expr | None) -> bool:
     return is_call or isinstance(node, _DISPLAY_NODES)
 
 
-def _assigned_expressions(tree: ast.AST, name: str) -> Iterator[ast.expr | None]:
+def _values_or_targets_assigned_to(tree: ast.AST, name: str) -> Iterator[ast.expr | None]:
     """Yield the values assigned to a variable alone, and the targets of other assignments to it; None for no value."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
-            is_alone = [_bare_variable(one) for one in node.targets] == [{name}]
+            is_alone = [_bare_variable_names(one) for one in node.targets] == [{name}]
             yield from [node.value] if is_alone else (one for one in node.targets if _has_name(one, name, ast.Store))
-        elif isinstance(node, ast.AnnAssign) and name in _bare_variable(node.target):
+        elif isinstance(node, ast.AnnAssign) and name in _bare_variable_names(node.target):
             yield node.value
         elif isinstance(node, ast.For | ast.comprehension | ast.NamedExpr) and _has_name(node.target, name, ast.Store):
             yield node.target
@@ -134,7 +134,9 @@ def _has_name(node: ast.AST, name: str, context: type[ast.expr_context]) -> bool
 
 def find_aliasing(tree: ast.FunctionDef, name: str) -> ast.AST | None:
     """Return a place where the value of a changed variable gets a second name, or where it is changed in its loop."""
-    given = [one for one in _assigned_expressions(tree, name) if one is not None and not _makes_collection(one)]
+    given = [
+        one for one in _values_or_targets_assigned_to(tree, name) if one is not None and not _makes_collection(one)
+    ]
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     uses = [one for one in parents if _has_name(one, name, ast.Load) and isinstance(one, ast.Name)]
     loops = [one for one in parents if isinstance(one, ast.For) and _has_name(one.iter, name, ast.Load)]

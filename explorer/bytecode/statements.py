@@ -9,7 +9,7 @@ from typing import Any
 
 from kraftcheck.explorer.bytecode import library
 from kraftcheck.explorer.bytecode.calls import CallTranslator
-from kraftcheck.explorer.bytecode.emitter import JumpLabel, VariableScope
+from kraftcheck.explorer.bytecode.emitter import JumpLabel, NestedVariableScope
 from kraftcheck.explorer.bytecode.expressions import BINARY_OPS, bound_variables
 from kraftcheck.explorer.bytecode.kernel.codes import LIST_KIND, SET_KIND, Op
 from kraftcheck.explorer.bytecode.source import (
@@ -151,7 +151,7 @@ class FunctionTranslator(CallTranslator):
         self._lambdas[name] = function, (names_there, local, set(certain))
 
     def _do_functiondef(self, statement: ast.FunctionDef) -> None:
-        match [one for one in statement.body if not _is_docstring(one)]:
+        match [one for one in statement.body if not _is_constant_statement(one)]:
             case [ast.Return(ast.expr() as value)] if not statement.decorator_list:
                 self._define(statement.name, ast.copy_location(ast.Lambda(statement.args, value), statement), statement)
             case _:
@@ -162,12 +162,12 @@ class FunctionTranslator(CallTranslator):
             if not isinstance(target, ast.Subscript) or _name_if_variable(target.value) not in self._changed:
                 raise self._unsupported(statement, "a deletion of something else than an item of a local variable")
             into = self._names[_name_if_variable(target.value)]
-            self._emit(Op.MOVE, into, self._call(library.without_item, [into, self._value(target.slice)]))
+            self._emit(Op.MOVE, into, self._call(library.without_key, [into, self._value(target.slice)]))
 
     def _do_match(self, statement: ast.Match) -> None:
         """Translate a match as a chain of tests."""
         subject = "subject of match"
-        with VariableScope(self, [subject]):
+        with NestedVariableScope(self, [subject]):
             self._emit(Op.MOVE, self._names[subject], self._value(statement.subject))
             found = [(one, *self._pattern(ast.Name(subject, ast.Load()), one.pattern)) for one in statement.cases]
             chain: list[ast.stmt] = []
@@ -259,7 +259,7 @@ class FunctionTranslator(CallTranslator):
         if isinstance(target, ast.Subscript) and not walrus_variables(target):  # its value must not change in place
             item = self._value(ast.copy_location(ast.Subscript(target.value, target.slice, ast.Load()), target))
             self._emit(Op.IMMUTABLE, item)
-            with VariableScope(self, ["item of a variable"]):
+            with NestedVariableScope(self, ["item of a variable"]):
                 self._emit(Op.MOVE, self._names["item of a variable"], item)
                 made = ast.BinOp(ast.Name("item of a variable", ast.Load()), statement.op, statement.value)
                 found = self._value(ast.copy_location(made, statement))
@@ -410,5 +410,5 @@ def _load_nodes(tree: ast.AST, name: str) -> list[ast.AST]:
     ]
 
 
-def _is_docstring(node: ast.stmt) -> bool:
+def _is_constant_statement(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

@@ -131,7 +131,7 @@ class _FilteringLoopRewriter(ast.NodeTransformer):
         declared = (name for node in nodes if isinstance(node, ast.Nonlocal | ast.Global) for name in node.names)
         named = (node.target.id for node in nodes if isinstance(node, ast.NamedExpr))
         self._changing = {*declared, *named}
-        self._later = {name for name, times in Counter(_stored_names(definition)).items() if times > 1}
+        self._later = {name for name, times in Counter(_stored_or_deleted_names(definition)).items() if times > 1}
         self._at_once = {id(one) for node in nodes if isinstance(node, ast.Call) for one in node.args}
         self._outliving = _loop_variables_read_outside(definition)
 
@@ -185,7 +185,7 @@ class _FilteringLoopRewriter(ast.NodeTransformer):
         self.generic_visit(node)
         if isinstance(node.target, ast.Name) and node.target.id not in self._outliving:
             node.iter = self._among(
-                node.target, node.iter, _leading_loop_tests(node.body), {*_stored_names(*node.body)}
+                node.target, node.iter, _leading_loop_tests(node.body), {*_stored_or_deleted_names(*node.body)}
             )
         return node
 
@@ -200,7 +200,7 @@ def _leading_loop_tests(body: list[ast.stmt]) -> list[ast.expr]:
     tests: list[ast.expr] = []
     for statement in body:
         if isinstance(statement, ast.Match) and statement is body[-1]:
-            tests += _isinstance_test_of_match(statement)
+            tests += _isinstance_tests_of_match(statement)
         if not isinstance(statement, ast.If) or statement.orelse:
             break
         if len(statement.body) == 1 and isinstance(statement.body[0], ast.Continue):
@@ -226,7 +226,7 @@ def _loop_variables_read_outside(definition: ast.AST) -> set[str]:
     return {name for name, nodes in binding.items() if _load_node_ids(name, definition) - _load_node_ids(name, *nodes)}
 
 
-def _stored_names(*nodes: ast.AST) -> list[str]:
+def _stored_or_deleted_names(*nodes: ast.AST) -> list[str]:
     names = (node for root in nodes for node in ast.walk(root) if isinstance(node, ast.Name))
     return [node.id for node in names if not isinstance(node.ctx, ast.Load)]
 
@@ -236,7 +236,7 @@ def _load_node_ids(name: str, *nodes: ast.AST) -> set[int]:
     return {id(node) for node in names if not isinstance(node.ctx, ast.Store)}
 
 
-def _isinstance_test_of_match(statement: ast.Match) -> list[ast.expr]:
+def _isinstance_tests_of_match(statement: ast.Match) -> list[ast.expr]:
     """Return a test of the subject's class that holds where a case may match, in a list; [] if any class may."""
     patterns = [case.pattern for case in statement.cases]
     kinds = [p.cls for p in patterns if isinstance(p, ast.MatchClass)]
@@ -249,13 +249,13 @@ def _isinstance_test_of_match(statement: ast.Match) -> list[ast.expr]:
 def with_rewritten_methods(protocol: Protocol, rewrite: Callable[[Any], Any]) -> Protocol:
     """Return a copy of a protocol that calls its methods rewritten."""
     copied = copy(protocol)
-    for name, value in own_attributes_of_protocol(protocol).items():
+    for name, value in user_class_attributes_by_name(protocol).items():
         if isinstance(value, FunctionType) and (made := rewrite(value)) is not value:
             vars(copied).setdefault(name, MethodType(made, copied))
     return copied
 
 
-def own_attributes_of_protocol(protocol: Protocol) -> dict[str, Any]:
+def user_class_attributes_by_name(protocol: Protocol) -> dict[str, Any]:
     """Return the attributes that a protocol's own classes define."""
     bases = type(protocol).__mro__[: type(protocol).__mro__.index(Protocol)]
     return {name: value for base in reversed(bases) for name, value in vars(base).items()}
@@ -340,13 +340,13 @@ for _name in (*_METHODS_MAKING_SETS, *_OPERATORS_MAKING_SETS):
 AscendingTestFrozenset.mutable, DescendingTestFrozenset.mutable = AscendingTestSet, DescendingTestSet
 
 
-class OrderedSetHandlerCaller:
+class SetClassHandlerCaller:
     """Calls handlers with all sets converted to class `kind`: arguments, constants, and sets made in handlers."""
 
     def __init__(self, protocol: Protocol, kind: type[AscendingTestFrozenset]) -> None:
         self._kind = kind
         self._protocol = with_rewritten_methods(protocol, lambda method: _function_with_set_class(method, kind))
-        known = own_attributes_of_protocol(protocol) | vars(self._protocol)
+        known = user_class_attributes_by_name(protocol) | vars(self._protocol)
         collections = {name: value for name, value in known.items() if type(value) in (frozenset, tuple, Map)}
         vars(self._protocol).update({name: value_with_set_class(value, kind) for name, value in collections.items()})
 
@@ -538,7 +538,7 @@ class PurityTest:
         self._protocol, self._thorough = protocol, thorough
         self._calls: Counter[str] = Counter()
         self._due: dict[str, int] = {}
-        self._in_order: dict[type[AscendingTestFrozenset], OrderedSetHandlerCaller] = {}
+        self._in_order: dict[type[AscendingTestFrozenset], SetClassHandlerCaller] = {}
         self._made: list[tuple[Action, Any, Any, CallArguments, CallOutcome]] = []
 
     def is_due(self, action: Action) -> bool:
@@ -551,7 +551,7 @@ class PurityTest:
 
     def call(self, action: Action, me: Any, message: Any, given: CallArguments) -> tuple[Step, ...]:
         """Return the steps that an action would take."""
-        read = _encode_all if self._thorough else _field_values
+        read = _concatenated_encodings if self._thorough else _field_values
         before = read(me, message)
         with ImpureCallWatch() as impure:
             steps = call_action(self._protocol, action, me, message, given)
@@ -583,7 +583,7 @@ class PurityTest:
         """Repeat a call on sets of class `kind`; return its outcome, FAILED_ASSERT_OUTCOME, or None (other error)."""
         leading = [item for item in (me, message) if item is not None]
         if kind not in self._in_order:
-            self._in_order[kind] = OrderedSetHandlerCaller(self._protocol, kind)
+            self._in_order[kind] = SetClassHandlerCaller(self._protocol, kind)
         try:
             arguments = (*leading, *[given[name] for name in action.asks])
             return self._outcome(self._in_order[kind].call(action.function, arguments))
@@ -736,9 +736,12 @@ class PurityTestingSemantics(Semantics):
 
 
 def _field_values(*records: Any) -> tuple[Any, ...]:
-    """Return the records' field values, to compare later; faster than `_encode_all`, but blind to mutated values."""
+    """Return the records' field values, to compare later.
+
+    Faster than `_concatenated_encodings`, but blind to mutated values.
+    """
     return tuple(field_values(record) for record in records if record is not None)
 
 
-def _encode_all(*values: Any) -> bytes:
+def _concatenated_encodings(*values: Any) -> bytes:
     return b"".join(encode(value) for value in values if value is not None)

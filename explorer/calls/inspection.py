@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 from kraftcheck.explorer.calls.proxies import UnansweredRead
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.spec.diagnosis.source import compile_definition, definition_of, nodes_of_type, unchanged_definition
-from kraftcheck.spec.discovery import modules_of
+from kraftcheck.spec.discovery import project_modules_of_protocol
 from kraftcheck.spec.language.declarations import Action, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import memoize
@@ -111,12 +111,12 @@ def _property_of_conjuncts(
     copied.args.args = [copied.args.args[0], *map(ast.arg, asks)]
     copied.decorator_list, copied.returns = [], None
     copied.body = [ast.Return(tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests))]
-    made = replace(prop, function=_with_bool_check(prop, compile_definition(prop.function, copied, {})))
+    made = replace(prop, function=_function_raising_unless_bool(prop, compile_definition(prop.function, copied, {})))
     vars(made).update(asks=asks, tracks_state_reads="state" in asks)
     return made
 
 
-def _with_bool_check(prop: Property, function: Callable[..., Any]) -> Callable[..., bool]:
+def _function_raising_unless_bool(prop: Property, function: Callable[..., Any]) -> Callable[..., bool]:
     @wraps(prop.function)
     def checked(*arguments: Any) -> bool:
         try:
@@ -168,7 +168,7 @@ class _StatePartFinder:
 
     def _quantified(self, test: ast.expr) -> tuple[ast.expr, list[str]] | None:
         """Return the test of a quantifier over replicas, and the names that it binds; None for another expression."""
-        element, generators, negated = _parse_quantifier(test)
+        element, generators, negated = _parse_universal_quantifier(test)
         bound = [one.target.id for one in generators if isinstance(one.target, ast.Name)]
         ranges_over_replicas = {ast.unparse(one.iter) for one in generators} == {f"{self._state}.replicas.values()"}
         if not ranges_over_replicas or not len({*bound}) == len(generators) <= MOST_REPLICA_PARAMETERS:
@@ -185,7 +185,7 @@ class _StatePartFinder:
         return None if renaming.clashes else local
 
 
-def _parse_quantifier(test: ast.expr) -> tuple[ast.expr, list[ast.comprehension], bool]:
+def _parse_universal_quantifier(test: ast.expr) -> tuple[ast.expr, list[ast.comprehension], bool]:
     """Return the element and the generators of `all(...)` or `not any(...)`, and whether to negate the element."""
     match test:
         case ast.Call(func=ast.Name("all"), args=[ast.GeneratorExp(element, generators)], keywords=[]):
@@ -255,11 +255,14 @@ def find_proxy_revealing_methods(protocol: Protocol) -> set[str]:
 def _methods_by_name(protocol: type[Protocol]) -> FunctionsByName:
     """Return the methods of a protocol and of the classes in its modules, by name."""
     found: FunctionsByName = defaultdict(list)
-    values = [*protocol.__mro__, *(one for module in modules_of(protocol) for one in vars(module).values())]
+    values = [
+        *protocol.__mro__,
+        *(one for module in project_modules_of_protocol(protocol) for one in vars(module).values()),
+    ]
     for cls in dict.fromkeys(one for one in values if isinstance(one, type)):
         if not _is_of_kraftcheck(cls):
             for name, value in vars(cls).items():
-                found[name] += _unwrapped_function(value)
+                found[name] += _unwrapped_functions(value)
     return found
 
 
@@ -268,7 +271,7 @@ def _is_of_kraftcheck(value: Any) -> bool:
     return module.startswith(KRAFTCHECK_PREFIX) and not module.startswith(MODEL_PREFIXES)
 
 
-def _unwrapped_function(value: Any) -> list[FunctionType]:
+def _unwrapped_functions(value: Any) -> list[FunctionType]:
     """Return the function inside of a method, a property or a memoized function."""
     for _ in range(MOST_WRAPPER_LEVELS):
         if isinstance(value, FunctionType):
@@ -285,7 +288,7 @@ def _may_reveal_proxy(function: Any, methods: FunctionsByName, known: dict[Any, 
 
     An unknown function counts as yes.
     """
-    waiting, seen = _unwrapped_function(function), set[FunctionType]()
+    waiting, seen = _unwrapped_functions(function), set[FunctionType]()
     if not waiting:
         return True
     while waiting:
@@ -332,7 +335,7 @@ def _inner_codes(code: CodeType) -> list[CodeType]:
 def _compares_identity(code: CodeType) -> bool:
     """Whether code compares two variables, elements or results by `is`, which may be replicas."""
     steps = [*get_instructions(code)] if opmap["IS_OP"] in code.co_code[::2] else []
-    loaded = [_loaded_variables(step) for step in steps]
+    loaded = [_variables_loaded_by_instruction(step) for step in steps]
     compared = (loaded[at - 2 : at] for at, step in enumerate(steps) if step.opname == "IS_OP")
     return any(map(_compares_identity, _inner_codes(code))) or any(
         ((first and last) or len(last) > 1 or "" in last) and AFTER_VARIABLE not in (*first, *last)
@@ -340,7 +343,7 @@ def _compares_identity(code: CodeType) -> bool:
     )
 
 
-def _loaded_variables(step: Instruction) -> tuple[str, ...]:
+def _variables_loaded_by_instruction(step: Instruction) -> tuple[str, ...]:
     """Return the variables that an instruction loads, some load two; "" for an element or a result."""
     if step.opcode in _LOAD_OPCODES:
         return step.argval if isinstance(step.argval, tuple) else (step.argval,)
@@ -355,10 +358,10 @@ def _called_functions(function: FunctionType, names: set[str], methods: Function
         if name.startswith("@"):  # added by pytest's rewriting of asserts
             continue
         value = cells.get(name, function.__globals__.get(name))
-        yield from _unwrapped_function(value)
+        yield from _unwrapped_functions(value)
         yield from methods.get(name, ())
         if isinstance(value, ModuleType):
-            yield from (found for inner in names for found in _unwrapped_function(vars(value).get(inner)))
+            yield from (found for inner in names for found in _unwrapped_functions(vars(value).get(inner)))
 
 
 def _is_filled_cell(cell: Any) -> bool:

@@ -67,7 +67,7 @@ _make_numba_function: Any = vars(cpu)["_dynfunc"].make_function
 _numba_runtime: Any = vars(runtime)["rtsys"]
 
 
-def cache_folder(*sources: Path) -> str:
+def cache_folder_for_sources(*sources: Path) -> str:
     """Return the cache folder for the current sources of a kernel.
 
     The folder's name has a digest of all sources. Numba checks a function's own file only, but compiles constants of
@@ -88,7 +88,7 @@ def cache_folder(*sources: Path) -> str:
 
 def kernel_compiler(*sources: Path) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator that compiles a kernel function at its first call, and caches the code on disk."""
-    folder = cache_folder(*sources)
+    folder = cache_folder_for_sources(*sources)
     return lambda function: LazyDispatcher(lambda: _compile_entry(function, folder))
 
 
@@ -123,7 +123,7 @@ def _compile_entry(function: Callable[..., Any], folder: str) -> Any:
         entry._cache = _KernelCache(function)
     finally:
         numba_config.CACHE_DIR = before
-    entry.compile = _without_negative_indices(entry.compile)
+    entry.compile = _compile_without_negative_indices(entry.compile)
     callee = _compile_callee(function)
     callee._compiling_counter = entry._compiling_counter  # shows Numba that a function calls itself
     entry.get_call_template, entry.get_overload = callee.get_call_template, callee.get_overload
@@ -201,7 +201,7 @@ _compile_thread_local = local()
 _numba_fix_index: Any = arrayobj.fix_integer_index
 
 
-def _without_negative_indices(compile_for: Callable[..., Any]) -> Callable[..., Any]:
+def _compile_without_negative_indices(compile_for: Callable[..., Any]) -> Callable[..., Any]:
     """Compile array accesses without support for negative indices, which kernels do not use.
 
     Numba adds the length to a negative index. The check takes three instructions for each access and a load of the

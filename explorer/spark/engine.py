@@ -13,7 +13,7 @@ from kraftcheck.explorer.result import Result, SearchRequest, SearchStopped
 from kraftcheck.explorer.spark.checkpoint import SampleRecheck, SearchProgress, SparkCheckpoint
 from kraftcheck.explorer.spark.counterexamples import SparkCounterexamples
 from kraftcheck.explorer.spark.definitions import IdAssigner, WireRecord, WireRecordKind
-from kraftcheck.explorer.spark.jobs import CachingSharedFolder, LevelJobs, cheaper_engine_note
+from kraftcheck.explorer.spark.jobs import CachingSharedFolder, LevelJobs, cheaper_engine_notes
 from kraftcheck.explorer.spark.shared_folder import state_indices_by_partition
 from kraftcheck.explorer.spark.task_expander import TaskStateExpander
 from kraftcheck.explorer.tables.checker import ViolationChecker
@@ -29,7 +29,7 @@ def explore(protocol: Protocol, options: SearchRequest) -> Result:
     folder that driver and executors share. Limits are checked between two levels.
     """
     request.require_supported("spark", protocol, options)
-    options, notes = request.without_unsound_symmetry(options)
+    options, notes = request.drop_unsound_symmetry_with_notes(options)
     with closing(SparkCheckpoint(protocol, options)) as checkpoint:
         title, began = f"kraftcheck {protocol.name()}", time.monotonic()
         with SparkApplication(title, options, type(protocol)) as cluster:
@@ -38,7 +38,7 @@ def explore(protocol: Protocol, options: SearchRequest) -> Result:
             start = time.monotonic() - began
             search = SparkSearch(protocol, options, cluster, checkpoint)
             result = search.run()
-            result.notes += [*notes, *cheaper_engine_note(search.log.figures[search.restored_levels :], start)]
+            result.notes += [*notes, *cheaper_engine_notes(search.log.figures[search.restored_levels :], start)]
             return result
 
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.native.arrays import grow_array
 from kraftcheck.explorer.spark.definitions import VALUE_KINDS, WireRecord, WireRecordKind
-from kraftcheck.explorer.tables.interned_values import require_shared_value_type, require_typed_record
-from kraftcheck.explorer.tables.kernel.symmetry import write_globally_least_images
+from kraftcheck.explorer.tables.interned_values import require_record_with_field, require_shared_value_type
+from kraftcheck.explorer.tables.kernel.symmetry import write_least_images_by_shared_ids
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.persistence.stored_files import require_condition
 from kraftcheck.spec.discovery import ClassKey
@@ -146,10 +146,10 @@ class GlobalIds:
             self._contents_of.append([0])
             self.slots.add(interner.slot(value))
         elif kind == WireRecordKind.LOCAL:
-            require_typed_record(value, "id")
+            require_record_with_field(value, "id")
             self.locals.add(interner.local(value))
         else:
-            require_typed_record(value, "dest")
+            require_record_with_field(value, "dest")
             self.messages.add(interner.inboxes.message(value))
 
     def _class(self, encoding: bytes) -> type:
@@ -215,7 +215,7 @@ class GlobalIds:
         self._fit()
         result = np.zeros((len(rows), 1 + len(self.slots.own)), np.int32)
         if self._symmetric:
-            write_globally_least_images(
+            write_least_images_by_shared_ids(
                 self.interner.tables, np.ascontiguousarray(rows), self.controls.to_global, self._contents.to_global,
                 self.slots.to_global, self._control_classes.by_id, np.zeros(result.shape[1], np.int32), result,
             )  # fmt: skip

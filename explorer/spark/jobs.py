@@ -127,7 +127,7 @@ class LevelJobs:
         return compact_json(arguments | more)
 
 
-def cheaper_engine_note(figures: Sequence[Mapping[str, Any]], start: float) -> list[str]:
+def cheaper_engine_notes(figures: Sequence[Mapping[str, Any]], start: float) -> list[str]:
     """Return a note if one process would need less time, given the statistics of levels and the seconds of the start.
 
     The rate is that of the largest level that the driver searched in this run, with the table engine's kernel.

@@ -24,10 +24,20 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.spark.definitions import WireRecord, wire_records_from_table, wire_records_to_table
-from kraftcheck.explorer.tables.kernel.packing import pack_plain_rows, unpack_plain_rows, write_partitions_of_states
+from kraftcheck.explorer.tables.kernel.packing import (
+    pack_rows_of_numbers,
+    unpack_rows_of_numbers,
+    write_partitions_of_states,
+)
 from kraftcheck.explorer.tables.rows import Words, packing_of_widths, states_by_partition
 from kraftcheck.explorer.tables.visited import Partition
-from kraftcheck.files import atomic_replacement, fsync_path, make_folder, remove_path, remove_unfinished_files
+from kraftcheck.files import (
+    atomic_replacement,
+    fsync_path,
+    make_folder_refusing_link,
+    remove_path,
+    remove_unfinished_files,
+)
 from kraftcheck.spec.errors import InputError
 
 StateRows = NDArray[np.int32]
@@ -61,7 +71,7 @@ class SharedFolder:
     def clear(self, after: int = 0) -> None:
         """Remove all levels after a given one; after level 0, remove everything."""
         for folder in (self.path / LEVELS_FOLDER, self.path / DEFINITIONS_FOLDER):
-            make_folder(folder)
+            make_folder_refusing_link(folder)
             for path in folder.iterdir():
                 stem = path.name.split(".")[0]
                 if path.is_symlink() or not stem.isdigit() or int(stem) > after:
@@ -74,7 +84,7 @@ class SharedFolder:
     def begin_level(self, level: int) -> None:
         """Create the folder of a level, empty."""
         remove_path(self._level(level))
-        make_folder(self._level(level))
+        make_folder_refusing_link(self._level(level))
 
     def write_states(self, level: int, part: int, states: StateRows) -> int:
         """Write the states of a level that a partition owns; return the bytes of the file."""
@@ -171,13 +181,13 @@ class StatePacking:
     def pack(self, states: StateRows) -> Words:
         """Return states as packed words; missing columns are 0."""
         words = np.zeros((len(states), self._fields.words), np.uint64)
-        pack_plain_rows(states, self._fields, words)
+        pack_rows_of_numbers(states, self._fields, words)
         return words
 
     def unpack(self, words: Words) -> StateRows:
         """Return the states of packed words."""
         states = np.empty((len(words), len(self._fields.position)), np.int32)
-        unpack_plain_rows(words, self._fields, states)
+        unpack_rows_of_numbers(words, self._fields, states)
         return states
 
     def to_bytes(self, words: Words) -> bytes:
@@ -205,7 +215,7 @@ def sorted_words(words: Words) -> Words:
     return words[np.lexsort(words.T)]
 
 
-def least_row_of_each_key(keys: Words, words: Words) -> NDArray[np.int64]:
+def least_row_index_of_each_key(keys: Words, words: Words) -> NDArray[np.int64]:
     """Return for each distinct key the index of its least row in `words`, in the order of the keys."""
     order = np.lexsort((*words.T, *keys.T))
     ordered = keys[order]

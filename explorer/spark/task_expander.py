@@ -15,7 +15,7 @@ from kraftcheck.explorer.spark.definitions import WireRecord, WireRecordKind
 from kraftcheck.explorer.spark.global_ids import GlobalIds
 from kraftcheck.explorer.spark.shared_folder import SharedFolder, StateRows
 from kraftcheck.explorer.tables.expander import Expander
-from kraftcheck.explorer.tables.python_checks import VerdictMemo
+from kraftcheck.explorer.tables.python_checks import PropertyVerdictMemo
 from kraftcheck.explorer.tables.rows import STATES_A_BATCH
 from kraftcheck.explorer.tables.visited import VisitedSet
 from kraftcheck.spec.discovery import classes_for_decoding
@@ -48,8 +48,11 @@ class TaskStateExpander:
         def holds(prop: Property, row: Any) -> bool:
             return semantics.holds(prop, learner.interner.decode_state(row))
 
-        def judged(props: Iterable[Property]) -> list[tuple[Property, VerdictMemo]]:
-            return [(prop, VerdictMemo(learner.interner, learner.calls, prop, partial(holds, prop))) for prop in props]
+        def judged(props: Iterable[Property]) -> list[tuple[Property, PropertyVerdictMemo]]:
+            return [
+                (prop, PropertyVerdictMemo(learner.interner, learner.calls, prop, partial(holds, prop)))
+                for prop in props
+            ]
 
         self.non_local, self.constraints = judged(parts.non_local), judged(parts.non_local_constraints)
         self._checks_pruned = bool(parts.non_local and (parts.constraints or options.action_constraints))

@@ -22,7 +22,7 @@ from kraftcheck.explorer.spark.shared_folder import (
     SharedFolder,
     StatePacking,
     StateRows,
-    least_row_of_each_key,
+    least_row_index_of_each_key,
     sorted_words,
     state_indices_by_partition,
 )
@@ -199,7 +199,7 @@ def _candidates_by_partition(batches: RecordBatches, layout: StatePacking) -> tu
 
 def _unvisited_words(candidates: Partition, before: Iterator[StateRows], layout: StatePacking) -> Words:
     """Return the packed words of the candidates that are not visited, in ascending order."""
-    visited = _visited_flags(candidates, (layout.pack(states) for states in before))
+    visited = _visited_flags_by_place(candidates, (layout.pack(states) for states in before))
     return sorted_words(candidates.words()[visited[candidates.places != 0] == 0])
 
 
@@ -209,17 +209,17 @@ def _unvisited_words_by_view(
     """Return the unvisited candidates under a VIEW; among candidates with equal views, only the least."""
     words = candidates.words()
     keys = layout.pack(compared(layout.unpack(words)))
-    least = least_row_of_each_key(keys, words)
+    least = least_row_index_of_each_key(keys, words)
     words, keys = words[least], keys[least]
     looks = layout.partition()
     looks.add_words(keys)
-    visited = _visited_flags(looks, (layout.pack(compared(states)) for states in before))
+    visited = _visited_flags_by_place(looks, (layout.pack(compared(states)) for states in before))
     known = np.zeros(len(keys), np.uint8)
     look_up_entry_values(looks.keys, looks.places, looks.layout, keys, visited, known)
     return sorted_words(words[known == 0])
 
 
-def _visited_flags(candidates: Partition, visited: Iterator[Words]) -> Any:
+def _visited_flags_by_place(candidates: Partition, visited: Iterator[Words]) -> Any:
     """Return a flag for each place of a partition: whether its entry is among the `visited` words."""
     flags = np.zeros(len(candidates.places), np.uint8)
     for words in visited:

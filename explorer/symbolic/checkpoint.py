@@ -37,7 +37,7 @@ from kraftcheck.persistence.stored_files import (
     errors_as_corrupt_file,
     hash_each_number,
     require_condition,
-    require_distinct,
+    require_distinct_hashes,
 )
 from kraftcheck.spec.encoding import decode, encode
 from kraftcheck.spec.kinds import fits_type
@@ -82,7 +82,7 @@ class SavedSearch(NamedTuple):
         layout.order = tuple(VariableKey(*key) for key in self.order)
 
 
-def _fits_variable(key: VariableKey, value: Any, space: StateSpace) -> bool:
+def _has_type_of_variable(key: VariableKey, value: Any, space: StateSpace) -> bool:
     """Whether a value has the type that its variable requires."""
     if key.kind == VariableKind.LOCAL:
         return isinstance(value, Record) and fits_type(value, type(value)) and value.id == key.of  # type: ignore[attr-defined]
@@ -191,7 +191,7 @@ class SetsCheckpoint(SearchCheckpoint):
             key, first = variables.keys[level], len(variables.standard(level))
             for value in values:
                 problem = f"{text_of(value)} as a value of {variables.name(level)}"
-                require_condition(_fits_variable(key, value, space), problem)
+                require_condition(_has_type_of_variable(key, value, space), problem)
                 variables.number(level, variables.core(value) if key.kind == VariableKind.LOCAL else value)
             require_condition(len(variables.values[level]) == first + len(values), "two values of a variable are equal")
         require_canonical_diagrams(found.nodes, found.edges, [len(values) for values in variables.values], found.sets)
@@ -236,7 +236,7 @@ def require_canonical_diagrams(
     require_condition((counts > 1) | (number[nodes[:, 0]] > 0), "a redundant node: its only value is 0")
     if len(nodes):
         sums = np.add.reduceat(hash_each_number(edges.astype(np.uint64)), nodes[:, 0])
-        require_distinct(sums + hash_each_number(levels.astype(np.uint64)), "nodes")
+        require_distinct_hashes(sums + hash_each_number(levels.astype(np.uint64)), "nodes")
 
 
 class SetsRecheck:

@@ -26,10 +26,10 @@ from kraftcheck.explorer.symbolic.relations import (
 )
 from kraftcheck.explorer.symbolic.state_space import StateSpace
 from kraftcheck.explorer.symbolic.store import EMPTY_SET
-from kraftcheck.explorer.symbolic.variables import ExplodedLocalState, OpaqueSetRequired, VariableKind
+from kraftcheck.explorer.symbolic.variables import LocalStateWithSetProxies, OpaqueSetRequired, VariableKind
 from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.declarations import REACHABLE, REFINES, SPENT_PARAMETER, Property
-from kraftcheck.spec.language.refinement import Refinement
+from kraftcheck.spec.language.refinement import RefinementChecker
 from kraftcheck.spec.language.semantics import Semantics, step_property_arguments
 from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Map, field_names, typed_key
@@ -51,7 +51,7 @@ VectorOfValues = tuple[int, ...]
 class RefinementEvaluator:
     """Evaluates one refinement on the sets of a state space."""
 
-    def __init__(self, space: StateSpace, refinement: Refinement) -> None:
+    def __init__(self, space: StateSpace, refinement: RefinementChecker) -> None:
         self._space, self._refinement = space, refinement
         self._read(())
 
@@ -286,7 +286,7 @@ class StateChecks:
         sets = self._space.variables.sets(core.id)
         if not sets:
             return core
-        return ExplodedLocalState(core, sets, lambda *part: ask(HandlerRead(None, None, core.id, part))).me
+        return LocalStateWithSetProxies(core, sets, lambda *part: ask(HandlerRead(None, None, core.id, part))).me
 
     def _guards(self, found: Combination) -> Event:
         guards: dict[int, list[LevelAndMap]] = defaultdict(list)
@@ -296,7 +296,7 @@ class StateChecks:
         return tuple((level, change(EffectLabel(level, tuple(some)))) for level, some in sorted(guards.items()))
 
 
-class StepVerdicts(NamedTuple):
+class StepPropertyProgress(NamedTuple):
     """Verdicts of a step property: violating events, events to evaluate for each set, and the number of events seen."""
 
     bad: list[Event]
@@ -316,7 +316,7 @@ class StepChecks:
         self._cores: dict[int, Step] = {}  # by the id of a learned step; learned steps are never freed
         self._states = EMPTY_SET, 0  # a set, and the garbage collection after which it has this node number
         self._numbers: dict[tuple[int, ...], int] = {}
-        self._judged: dict[str, StepVerdicts] = {}
+        self._judged: dict[str, StepPropertyProgress] = {}
         self._is_settled = True  # whether the verdict on the current event holds for every set
         self._found: dict[tuple[int, ...], dict[tuple[int, ...], list[int]]] = {}
 
@@ -328,7 +328,10 @@ class StepChecks:
             return self._mapped[prop.name].violating(states)
         if (states, self._space.store.collections) != self._states:
             self._states, self._found = (states, self._space.store.collections), {}
-        judged, taken = self._judged.setdefault(prop.name, StepVerdicts([], [], 0)), self._space.learning.events.infos
+        judged, taken = (
+            self._judged.setdefault(prop.name, StepPropertyProgress([], [], 0)),
+            self._space.learning.events.infos,
+        )
         events, waiting = list[Event](), list[EventWithStep]()
         for one in (*judged.waiting, *taken[judged.number :]):
             self._is_settled = True
@@ -337,7 +340,7 @@ class StepChecks:
             if not self._is_settled:
                 waiting.append(one)
         events = judged.bad + events
-        self._judged[prop.name] = StepVerdicts(judged.bad, waiting, len(taken))
+        self._judged[prop.name] = StepPropertyProgress(judged.bad, waiting, len(taken))
         return self._space.enabled(states, events)
 
     def _bad(self, prop: Property, taken: EventWithStep) -> Iterator[Event]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from kraftcheck.explorer.calls.handlers import HandlerCaller
 from kraftcheck.explorer.calls.inspection import find_proxy_revealing_methods
 from kraftcheck.explorer.calls.proxies import SharedRecordProxy
-from kraftcheck.explorer.symbolic.variables import ExplodedLocalState, OpaqueSetRequired, VariableLayout
+from kraftcheck.explorer.symbolic.variables import LocalStateWithSetProxies, OpaqueSetRequired, VariableLayout
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.declarations import Action, Projection, Property
 from kraftcheck.spec.language.protocol import Protocol
@@ -99,7 +99,7 @@ class HandlerCache(HandlerCaller):
         if sets is None:
             steps = self.steps(action, me, message, given)
         else:
-            exploded = ExplodedLocalState(me, sets, lambda *part: ask(HandlerRead(None, None, me.id, part)))
+            exploded = LocalStateWithSetProxies(me, sets, lambda *part: ask(HandlerRead(None, None, me.id, part)))
             try:
                 steps = self.steps(action, exploded.me, message, given, settle=exploded.steps)
             except ProtocolError as error:

@@ -241,7 +241,7 @@ class DiagramStore:
         marked = projections.mark_reachable_nodes(self.arrays, np.array([a]))
         total, limbs = int(marked.sum()), 4
         while True:
-            places, counts = projections.count_vectors(self.arrays, marked, total, limbs)
+            places, counts = projections.count_vectors_of_marked_nodes(self.arrays, marked, total, limbs)
             if int(counts[:, -1].max()) >> 30 == 0:
                 return sum(int(digit) << 32 * k for k, digit in enumerate(counts[places[a]].tolist()))
             limbs *= 2
@@ -252,7 +252,7 @@ class DiagramStore:
         for which, prime in enumerate(COUNTING_PRIMES):
             if product > most:
                 return result
-            rest = int(operations.count_steps(self.arrays, a, relation, which, prime))
+            rest = int(operations.count_steps_modulo(self.arrays, a, relation, which, prime))
             result += product * ((rest - result) * pow(product, -1, prime) % prime)
             product *= prime
         raise ProtocolError(f"more than {product:,} steps: the symbolic engine cannot count them")

@@ -57,7 +57,7 @@ class ExplodedSetHole:
 EXPLODED_SET_HOLE = ExplodedSetHole()
 
 
-def with_fields(record: Record, changes: dict[str, Any]) -> Any:
+def copy_with_fields_unchecked(record: Record, changes: dict[str, Any]) -> Any:
     """Return a copy of a record with other values in some fields, without calling its constructor."""
     copy = object.__new__(type(record))
     copy.__dict__.update({name: changes.get(name, record.__dict__[name]) for name in field_names(type(record))})
@@ -82,13 +82,13 @@ for _name in (*dir(SetProxy), "__getattribute__", "__setattr__", "__ne__", "__st
         setattr(RefusingSetProxy, _name, _refuse_opaque_use)
 
 
-class ExplodedLocalState:
+class LocalStateWithSetProxies:
     """One replica's local state with proxies for its exploded sets, for one call of a handler or property."""
 
     def __init__(self, core: Record, sets: Mapping[str, Sequence[Value]], has: Callable[[str, Value], bool]) -> None:
         self._has: dict[str, IsElement] = {name: lambda element, name=name: has(name, element) for name in sets}  # type: ignore[misc]
         self._sets = sets
-        self.me = with_fields(core, {name: SetProxy(sets[name], self._has[name]) for name in sets})
+        self.me = copy_with_fields_unchecked(core, {name: SetProxy(sets[name], self._has[name]) for name in sets})
 
     def steps(self, made: Iterable[Any]) -> Iterator[Any]:
         """Yield a handler's steps, with the changes of exploded sets apart from the local state, without duplicates."""
@@ -113,7 +113,7 @@ class ExplodedLocalState:
             if change.added or change.removed or change.removed is None:
                 changed.append((name, change))
             shown[name] = change.added
-        return DeltaStep(me=unwrap(with_fields(me, shown)), sets=tuple(changed), **parts)
+        return DeltaStep(me=unwrap(copy_with_fields_unchecked(me, shown)), sets=tuple(changed), **parts)
 
     def _change_of(self, name: str, value: Any) -> SetChange:
         if not isinstance(value, frozenset):
@@ -125,7 +125,10 @@ class ExplodedLocalState:
         """Whether two steps have the same effect on the exploded sets and on the rest of the state."""
         if one.me == () or other.me == () or one.sets == other.sets:
             return one == other
-        cores = [step.but(me=with_fields(step.me, dict.fromkeys(self._sets)), sets=()) for step in (one, other)]
+        cores = [
+            step.but(me=copy_with_fields_unchecked(step.me, dict.fromkeys(self._sets)), sets=())
+            for step in (one, other)
+        ]
         return cores[0] == cores[1] and all(
             self._after(one, name, element) == self._after(other, name, element)
             for name in self._sets
@@ -346,7 +349,7 @@ class Variables:
             name for name, kind in field_types(type(values[0])).items() if may_conflate_values(kind)
         }
         names = [one for one, found in sets.items() if len(found) >= FEWEST_SET_VALUES_TO_EXPLODE and one not in whole]
-        cores = {with_fields(value, dict.fromkeys(names, EXPLODED_SET_HOLE)) for value in values}
+        cores = {copy_with_fields_unchecked(value, dict.fromkeys(names, EXPLODED_SET_HOLE)) for value in values}
         if names and len(values) >= FEWEST_STATES_A_CORE * len(cores):
             for name in names:
                 layout.explode(replica, name, frozenset[Value]().union(*sets[name]))
@@ -378,13 +381,17 @@ class Variables:
         for field in fields:
             if field not in field_names(type(local)):
                 raise OpaqueSetRequired(field)
-        return with_fields(local, dict.fromkeys(fields, EXPLODED_SET_HOLE) | dict(changed)) if fields else local
+        return (
+            copy_with_fields_unchecked(local, dict.fromkeys(fields, EXPLODED_SET_HOLE) | dict(changed))
+            if fields
+            else local
+        )
 
     def emptied(self, value: Value) -> Value:
         """Return a local state with empty sets in place of its holes; return any other value unchanged."""
         fields = self.layout.fields(getattr(value, "id", None)) if isinstance(value, Record) else ()
         held = {name for name in fields if getattr(value, name, None) is EXPLODED_SET_HOLE}
-        return with_fields(value, dict.fromkeys(held, frozenset())) if held else value
+        return copy_with_fields_unchecked(value, dict.fromkeys(held, frozenset())) if held else value
 
     def guarded(self, local: Value) -> Value:
         """Return a local state, or a step, whose exploded sets raise OpaqueSetRequired on every use."""
@@ -393,7 +400,9 @@ class Variables:
         if isinstance(local, Step):
             return local.but(me=self.guarded(local.me))
         fields = self.layout.fields(getattr(local, "id", None))
-        return with_fields(local, {field: RefusingSetProxy(field) for field in fields}) if fields else local
+        return (
+            copy_with_fields_unchecked(local, {field: RefusingSetProxy(field) for field in fields}) if fields else local
+        )
 
     def memberships(self, local: Value) -> dict[int, int]:
         """Return the set memberships of a local state's exploded sets, by level."""
@@ -452,7 +461,7 @@ class Variables:
             sets[key.of, key.sender[0]].append(key.sender[1])
         for owner, field in self.layout.exploded:
             if owner in replicas:
-                replicas[owner] = with_fields(replicas[owner], {field: frozenset(sets[owner, field])})
+                replicas[owner] = copy_with_fields_unchecked(replicas[owner], {field: frozenset(sets[owner, field])})
         inboxes = {replica: self._whole(contents) for replica, contents in parts.items()}
         shared = {key.of: value for key, value in found[VariableKind.SHARED]}
         spent = {key.of: value for key, value in found[VariableKind.BOUND]}

@@ -60,7 +60,7 @@ class Snapshot(NamedTuple):
     violations: list[Violation]
 
 
-class CheckpointRecheck:
+class CheckpointSpotCheck:
     """Repeats a part of a checkpoint's search, and requires that it finds the same states and violations."""
 
     def __init__(self, checker: ViolationChecker, states: SearchStates, snapshot: Snapshot) -> None:
@@ -194,7 +194,7 @@ class TablesCheckpoint(SearchCheckpoint):
     def restore(self, states: SearchStates, pause: Callable[[], None]) -> int:
         """Restore a search; return the number of expanded states of the last complete level.
 
-        The visited set is rebuilt from the levels, and a part of the search is repeated: see `CheckpointRecheck`.
+        The visited set is rebuilt from the levels, and a part of the search is repeated: see `CheckpointSpotCheck`.
         """
         checker, expander, levels = self._checker, states.expander, states.levels
         snapshot = self._read()
@@ -203,7 +203,7 @@ class TablesCheckpoint(SearchCheckpoint):
         checker.monitor.result.depth = max(levels.depth - 1, 1)
         expander.fit_packing()
         states.visited.reserve(sum(levels.counts), expander.packing)
-        again = CheckpointRecheck(checker, states, snapshot)
+        again = CheckpointSpotCheck(checker, states, snapshot)
         with self.rejecting():
             for rows in states.all_rows():
                 again.require_known_parts(rows)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from kraftcheck.explorer.calls.inspection import WholeStateNeededError, request_with_split_constraints
-from kraftcheck.explorer.request import require_supported, without_unsound_symmetry
+from kraftcheck.explorer.request import drop_unsound_symmetry_with_notes, require_supported
 from kraftcheck.explorer.result import Result, SearchRequest
 from kraftcheck.explorer.tables import searches
 from kraftcheck.spec.language.protocol import Protocol
@@ -17,7 +17,7 @@ from kraftcheck.spec.language.protocol import Protocol
 def explore(protocol: Protocol, options: SearchRequest) -> Result:
     """Search the reachable states of a protocol with the table engine."""
     require_supported("tables", protocol, options)
-    options, notes = without_unsound_symmetry(options)
+    options, notes = drop_unsound_symmetry_with_notes(options)
     order = import_module(f"{searches.__name__}.{options.search.replace('-', '_')}")
     whole: set[str] = set()
     while True:
@@ -26,9 +26,9 @@ def explore(protocol: Protocol, options: SearchRequest) -> Result:
         except WholeStateNeededError as error:
             whole.add(error.name)
             if options.checkpoint is not None:
-                from kraftcheck.explorer.checkpoint import resumed_request  # few searches have a checkpoint
+                from kraftcheck.explorer.checkpoint import request_resuming_if_saved  # few searches have a checkpoint
 
-                options = resumed_request(options)
+                options = request_resuming_if_saved(options)
         else:
             result.notes += notes
             return result

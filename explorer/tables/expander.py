@@ -54,7 +54,7 @@ class ExpansionEvent(NamedTuple):
     mask: int  # violated properties: see `Expander.properties_in`
 
 
-def work_pieces(which: Indices, workers: int) -> Iterator[Indices]:
+def index_pieces_for_workers(which: Indices, workers: int) -> Iterator[Indices]:
     """Divide the indices of states into ever smaller pieces, which workers take from a shared iterator.
 
     Large pieces first cost little overhead; small ones at the end let all workers finish at about the same time.
@@ -185,7 +185,7 @@ class Expander:
                 share = len(which) // len(workers) + 1
                 room = max(len(worker.succ) + 1, share * SUCCESSOR_ROOM_A_STATE // PARTITION_COUNT + 64)
                 worker.successors.fit(room, self.width, self.packing.words)
-            pieces = work_pieces(which, len(workers))
+            pieces = index_pieces_for_workers(which, len(workers))
             self.threads.run(partial(self._run_kernel, pieces, rest), len(workers))
             self.check_steps(workers)
             rest += pieces  # left over if every worker's buffers are full
@@ -285,7 +285,7 @@ class Expander:
             for worker in workers:
                 worker.begin(rows, len(which))
                 enlarge_crowded_fact_memo(worker)
-            pieces = work_pieces(which, len(workers))
+            pieces = index_pieces_for_workers(which, len(workers))
             self.threads.run(partial(self._evaluate, layout, pieces), len(workers))
             which = np.concatenate([worker.missed_states() for worker in workers])
             self.learner.resolve(workers, layout.evaluation_resolver, evaluates=True)

@@ -27,7 +27,7 @@ from kraftcheck.persistence.stored_files import (
     errors_as_corrupt_file,
     hash_each_number,
     require_condition,
-    require_distinct,
+    require_distinct_hashes,
 )
 from kraftcheck.spec.encoding import decode, encode
 from kraftcheck.spec.errors import InputError
@@ -204,7 +204,7 @@ class InternerFiles:
             return known.setdefault(value, len(known))
         if kind == SLOT_TAG:
             return interner.slot(value)
-        require_typed_record(value, {LOCAL_TAG: "id", MESSAGE_TAG: "dest"}[kind])
+        require_record_with_field(value, {LOCAL_TAG: "id", MESSAGE_TAG: "dest"}[kind])
         return interner.local(value) if kind == LOCAL_TAG else interner.inboxes.message(value)
 
     def _pairs(self, name: str, rows: int) -> NDArray[np.int32]:
@@ -317,7 +317,7 @@ def require_file_length(name: str, length: int, expected: int) -> None:
     require_condition(length == expected, f"{name}: expected {expected} bytes, found {length}")
 
 
-def require_typed_record(value: Value, field: str) -> None:
+def require_record_with_field(value: Value, field: str) -> None:
     """Require that a value is a record with the given field, and that its fields have their declared types."""
     is_right = isinstance(value, Record) and fits_type(value, type(value)) and hasattr(value, field)
     require_condition(is_right, f"expected a message or local state, found {truncate_text(text_of(value), 80)}")
@@ -357,7 +357,9 @@ def require_valid_inbox_contents(interner: Interner, heads: Rows, items: Rows, l
     sums = np.zeros(0, np.uint64)
     if len(heads):
         sums = np.add.reduceat(hash_each_number(keys.astype(np.uint64)), np.cumsum(counts) - counts)
-    require_distinct(sums[~needs_value], "inbox contents")  # values may differ in more than messages and their counts
+    require_distinct_hashes(
+        sums[~needs_value], "inbox contents"
+    )  # values may differ in more than messages and their counts
 
 
 def require_valid_control_rows(interner: Interner, blocks: list[Rows]) -> None:
@@ -380,7 +382,7 @@ def require_valid_control_rows(interner: Interner, blocks: list[Rows]) -> None:
         is_own = (slot_of[locals_] == np.arange(columns - base)) | (locals_ == 0)
         require_condition(is_own, "a control row with the local state of another replica")
         sums.append((block.astype(np.uint64) * weights[:columns]).sum(axis=1, dtype=np.uint64))
-    require_distinct(np.concatenate(sums), "control rows")
+    require_distinct_hashes(np.concatenate(sums), "control rows")
 
 
 class SavedRowValidator:

@@ -108,7 +108,7 @@ class FlatLayout:
         for worker in pool:
             worker.sources = sources.astype(np.int32)
             worker.sources_of = np.bitwise_or.reduce(np.int64(1) << (sources.astype(np.int64) & 63), axis=0)
-            clear_fact_memo(worker, interner.base - len(interner.bounds))
+            allocate_empty_fact_memo(worker, interner.base - len(interner.bounds))
 
     @property
     def width(self) -> int:
@@ -187,7 +187,7 @@ def enlarge_crowded_fact_memo(worker: WorkerBuffers) -> None:
         worker.facts, worker.fact_counts[facts.AT_REPLACED_FACTS] = more, 0
 
 
-def clear_fact_memo(worker: WorkerBuffers, shared: int) -> None:
+def allocate_empty_fact_memo(worker: WorkerBuffers, shared: int) -> None:
     """Clear a worker's memo of facts, for `shared` shared fields."""
     worker.fact_counts = np.zeros(facts.FACT_COUNTER_PLACES, np.int64)
     worker.facts = np.zeros((facts.LEAST_MEMO_PLACES, 2), np.int64)

@@ -27,7 +27,7 @@ from kraftcheck.spec.language.state import State
 PackedKeys = tuple[NDArray[np.uint64], Indices]
 
 
-class WorkerEdges(EdgeArrays):
+class WorkerEdgeBuffers(EdgeArrays):
     """The edges that one worker found."""
 
     def fit(self, room: int, words: int) -> None:
@@ -45,7 +45,7 @@ class TableTransitionSystem:
         self.expander, self.packing = expander, expander.packing
         self.labels = expander.learner.book
         self._starts = starts
-        self._edges = [WorkerEdges() for _ in expander.pool]
+        self._edges = [WorkerEdgeBuffers() for _ in expander.pool]
         # Properties are compared by identity: a predicate of 1 and one of "1" have the same name.
         self._roots: list[tuple[Property, int]] = []  # decision trees of properties
         self._evaluated_property: Property | None = None  # the property whose verdicts by control row are cached

@@ -30,10 +30,10 @@ from kraftcheck.explorer.calls.proxies import StateProxy
 from kraftcheck.explorer.result import Behaviour, SearchMonitor, SearchRequest, least_transition, step_of_transition
 from kraftcheck.explorer.tables.kernel.codes import MOST_PROPERTIES
 from kraftcheck.explorer.tables.learning.interner import Interner
-from kraftcheck.explorer.tables.rows import Rows, unique_column_indices
+from kraftcheck.explorer.tables.rows import Rows, distinct_column_indices_and_inverse
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import NOT_PROJECTED, SPENT_PARAMETER, Property
-from kraftcheck.spec.language.refinement import Refinement
+from kraftcheck.spec.language.refinement import RefinementChecker
 from kraftcheck.spec.language.semantics import Semantics, property_bindings
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Record, Value
@@ -89,7 +89,7 @@ MOST_CACHED_PAIRS = 1 << 20
 """Cached verdicts, of replicas with messages and with inboxes, before they are forgotten."""
 
 
-class VerdictMemo:
+class PropertyVerdictMemo:
     """Memoized verdicts of one property on states."""
 
     def __init__(self, interner: Interner, calls: HandlerCaller, prop: Property, holds: Callable[[Any], bool]) -> None:
@@ -117,7 +117,7 @@ class VerdictMemo:
 
     def _of_inputs(self, inputs: Rows, rows: Rows) -> NDArray[np.bool_]:
         """Return whether the property holds in each state, evaluated once for each distinct column of inputs."""
-        first, which = unique_column_indices(inputs)
+        first, which = distinct_column_indices_and_inverse(inputs)
         found = np.zeros(len(first), bool)
         for number, index in enumerate(first.tolist()):
             key = inputs[:, index].tobytes()
@@ -262,7 +262,7 @@ class PythonChecks:
         self.beyond = 0
         self._violated_by: dict[bytes, list[str]] = {}
         self._judged = (*parts.non_local, *parts.non_local_constraints)
-        memo = partial(VerdictMemo, interner, calls)
+        memo = partial(PropertyVerdictMemo, interner, calls)
         self._verdicts = {prop.name: memo(prop, partial(self._holds_in, prop)) for prop in self._judged}
 
     @property
@@ -277,7 +277,7 @@ class PythonChecks:
 
     def violated_by(self, row: Any) -> list[str]:
         """Return the non-local properties that a state, given as a row, violates; memoized."""
-        key = _row_key(row)
+        key = _row_bytes_without_empty_inboxes(row)
         found = self._violated_by.get(key)
         if found is None:
             state = self._decode(row)
@@ -371,7 +371,7 @@ class PythonChecks:
         ]
 
 
-def _row_key(row: Any) -> bytes:
+def _row_bytes_without_empty_inboxes(row: Any) -> bytes:
     """Return a row's bytes without trailing empty inboxes, which replicas may add later."""
     return bytes(row.tobytes().rstrip(b"\0"))
 
@@ -385,7 +385,7 @@ AbstractNumbers = NDArray[np.int64]
 class AbstractStates:
     """The abstract states of rows, by number; memoized by the parts of the state that the mapping has read."""
 
-    def __init__(self, interner: Interner, refinement: Refinement) -> None:
+    def __init__(self, interner: Interner, refinement: RefinementChecker) -> None:
         self.refinement = refinement
         self._interner = interner
         self._parts: dict[str, None] = {}
@@ -396,7 +396,7 @@ class AbstractStates:
         """Return the number of each row's abstract state."""
         while True:
             columns, parts = self._inputs(rows), len(self._parts)
-            first, which = unique_column_indices(columns)
+            first, which = distinct_column_indices_and_inverse(columns)
             numbers = np.zeros(len(first), np.int64)
             for place, row in enumerate(first.tolist()):
                 key = columns[:, row].tobytes()
@@ -463,7 +463,9 @@ class RefinementChecks:
             if wrong.any():
                 yield int(wrong.argmax()) + 1, bit
 
-    def _wrong(self, refinement: Refinement, before: AbstractNumbers, after: AbstractNumbers) -> NDArray[np.bool_]:
+    def _wrong(
+        self, refinement: RefinementChecker, before: AbstractNumbers, after: AbstractNumbers
+    ) -> NDArray[np.bool_]:
         """Return which pairs of abstract states are no step of the abstract protocol."""
         count = len(refinement.mapped)
         pairs, which = np.unique(before * count + after, return_inverse=True)

@@ -27,7 +27,13 @@ from kraftcheck.explorer.native.arrays import zeros_in_small_pages
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import SuccessorArrays, WorkerArrays
 from kraftcheck.explorer.tables.kernel.codes import CLUSTER_HEAD_SIZE
-from kraftcheck.explorer.tables.kernel.packing import HOME_BITS, MIXED_BITS, PARTITION_BITS, PackingArrays, repack
+from kraftcheck.explorer.tables.kernel.packing import (
+    HOME_BITS,
+    MIXED_BITS,
+    PARTITION_BITS,
+    PackingArrays,
+    repack_states,
+)
 from kraftcheck.persistence.stored_files import AppendOnlyFile, RowIndex
 
 Rows = NDArray[np.int32]
@@ -111,11 +117,11 @@ def states_by_partition(owner: NDArray[Any], parts: int = PARTITION_COUNT) -> It
             yield partition, order[first : ends[partition]]
 
 
-def repacked_words(words: Words, old: BitPacking, new: BitPacking) -> Iterator[tuple[int, Words]]:
+def repacked_words_by_partition(words: Words, old: BitPacking, new: BitPacking) -> Iterator[tuple[int, Words]]:
     """Convert packed words to a new packing; yield (partition, words) for each partition that then owns some."""
     again: Any = np.zeros((len(words), new.words), np.uint64)
     owner = np.zeros(len(words), np.int64)
-    repack(words, old, again, new, owner)
+    repack_states(words, old, again, new, owner)
     for partition, mine in states_by_partition(owner):
         yield partition, again[mine]
 
@@ -175,7 +181,7 @@ class SuccessorsOfWorkers(NamedTuple):
     width: int  # columns of a state
 
 
-def unique_column_indices(inputs: Rows) -> tuple[Indices, Indices]:
+def distinct_column_indices_and_inverse(inputs: Rows) -> tuple[Indices, Indices]:
     """Return the first index of each distinct column, and for each column the number of its distinct value."""
     lowest = inputs.min(axis=1).tolist()
     ranges = [high + 1 - low for high, low in zip(inputs.max(axis=1).tolist(), lowest, strict=True)]

@@ -54,7 +54,7 @@ from kraftcheck.explorer.tables.rows import (
     ThreadPool,
     Words,
     packing_of_widths,
-    repacked_words,
+    repacked_words_by_partition,
     states_by_partition,
     visited_entry_bytes,
 )
@@ -275,7 +275,7 @@ class VisitedSet:
 
         def own(_: int) -> None:
             while gathered := self._gathered(left, before, old):
-                for q, mine in repacked_words(np.concatenate(gathered), old, new):
+                for q, mine in repacked_words_by_partition(np.concatenate(gathered), old, new):
                     with locks[q]:
                         self.partitions[q].add_words(mine)
 
@@ -416,7 +416,7 @@ class VisitedArchive:
         fresh = VisitedArchive(new, self._folder)
         for number in range(PARTITION_COUNT):
             for words in self.chunks(number):
-                for p, again in repacked_words(words, old, new):
+                for p, again in repacked_words_by_partition(words, old, new):
                     fresh.append(p, again)
         self.close()
         return fresh

@@ -336,7 +336,7 @@ class ProductGraph:
             true, ready = (enabled_label_bits(graph, bits, first, count) for bits in (of_labels, arrays.label_taken))
             for bit, where in held.items():
                 true |= where[first : first + count].astype(np.uint64) << np.uint64(bit)
-            done, known = kernel.classify_states_by_atoms(true, ready, first, arrays, slots, known)
+            done, known = kernel.classify_states_by_atoms_and_conditions(true, ready, first, arrays, slots, known)
             if done < count:
                 return False
         arrays.held, arrays.enabled = arrays.held[:known].copy(), arrays.enabled[:known].copy()
@@ -358,7 +358,7 @@ class ProductGraph:
         # Without these nodes, the rest may be fair, so its components are searched again.
         arrays, most, again = self.arrays, 1, 1
         while again:
-            most, again = kernel.mark_components(arrays, self._acceptance, self._weak, self._strong, most)
+            most, again = kernel.mark_fair_components(arrays, self._acceptance, self._weak, self._strong, most)
             kernel.reset_retried_nodes(arrays)
         return most > 1
 
@@ -377,7 +377,7 @@ class ProductGraph:
     def lasso(self, reached: int) -> Lasso:
         """Return a lasso into the first fair component reached, or a lasso that ends in a fair stutter if shorter."""
         arrays, every = self.arrays, self._weak | self._strong
-        first, still = kernel.first_fair_node(arrays, reached, self._acceptance, every)
+        first, still = kernel.first_nodes_with_fair_cycle_and_stutter(arrays, reached, self._acceptance, every)
         way = _path_to_node(arrays.parent, first)
         short = _path_to_node(arrays.parent, still) if still >= 0 else None
         arrays.rank[:] = -1

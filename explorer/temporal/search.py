@@ -21,7 +21,7 @@ from kraftcheck.explorer.result import (
 from kraftcheck.explorer.state_graph import LabelledGraph, StateGraph, states_without_path_to
 from kraftcheck.explorer.transition_system import StateNumbers, canonicalizer, peer_of_step
 from kraftcheck.persistence.stored_files import SpillArena
-from kraftcheck.spec.diagnosis.why import action_diagnosis_text
+from kraftcheck.spec.diagnosis.why import explain_action_as_text
 from kraftcheck.spec.language.declarations import PREDICATE, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition, satisfies_fairness_predicate
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kraftcheck.explorer.temporal.checking import Lasso, LassoStep
 
 
-def exhausted_bounds_disable_actions(protocol: Protocol, options: SearchRequest) -> bool:
+def are_bounds_strict(protocol: Protocol, options: SearchRequest) -> bool:
     """Whether an exhausted bound disables an action: as the options say, else as the protocol says."""
     return protocol.strict_bounds if options.strict_bounds is None else options.strict_bounds
 
@@ -42,7 +42,7 @@ def check_reachable_properties(
 ) -> None:
     """Check the `@reachable` properties (AG EF)."""
     for prop in options.reachable:
-        found = states_without_path_to(graph, prop, _mark_states_by_kernel if is_compiled else None)
+        found = states_without_path_to(graph, prop, _mark_states_with_path_to_marked if is_compiled else None)
         monitor.followed.add(prop.name)
         monitor.result.notes += graph.take_notes()
         if len(found):
@@ -50,7 +50,7 @@ def check_reachable_properties(
             monitor.violation(prop.name, graph.store.path_to(int(found[0])), trap)
 
 
-def _mark_states_by_kernel(
+def _mark_states_with_path_to_marked(
     room: SpillArena, sources: StateNumbers, targets: StateNumbers, marked: NDArray[np.uint8]
 ) -> None:
     """Mark every state with a path to a marked state, by compiled code."""
@@ -74,7 +74,7 @@ def check_temporal_properties(
     if not options.temporal:
         return
     monitor.tally()
-    strict, notes = exhausted_bounds_disable_actions(semantics.protocol, options), monitor.result.notes
+    strict, notes = are_bounds_strict(semantics.protocol, options), monitor.result.notes
     labelled = LabelledGraph(graph, expected=monitor.result.generated_states, strict_bounds=strict)
     beyond = len(np.unique(labelled.beyond.states))
     if beyond:
@@ -169,7 +169,7 @@ def _why_action_not_taken(semantics: Semantics, action: str, cycle: Sequence[Tra
             step = cycle[place + 1]
             by = "" if step.actor is None else f" by {text_of(step.actor)}"
             return f"can be taken in state {numbers[place]}, and {step.action}{by} undoes that"
-    head, *reasons = action_diagnosis_text(semantics, cycle[0].state, action).splitlines()
+    head, *reasons = explain_action_as_text(semantics, cycle[0].state, action).splitlines()
     if head.endswith("is enabled:"):
         return f"would change nothing in state {numbers[0]}"
     more = f"; and {len(reasons) - MOST_REASONS} more" if len(reasons) > MOST_REASONS else ""

@@ -35,11 +35,11 @@ from kraftcheck.kraft_model.prevote.records import (
 )
 from kraftcheck.kraft_model.reconfig.contracts import (
     appended_client_values,
+    consumes_request_and_sends_only_reply,
     entries_up_to_epoch,
     is_majority,
     last_epoch_and_end,
     majority_high_watermark,
-    only_replies,
     only_updates_receiver,
     sent_messages,
 )
@@ -160,7 +160,7 @@ def with_voter_change(leader: Server, changed: int, members: frozenset[int]) -> 
     )
 
 
-def changes_one_voter(before: Server, after: Server, step: Step, shared: Shared) -> bool:
+def is_permitted_one_voter_change(before: Server, after: Server, step: Step, shared: Shared) -> bool:
     """Return whether a leader adds or removes one voter, and announces itself to an added voter."""
     changed = before.config.members ^ after.config.members
     if len(changed) != 1 or not may_change_voters(before):
@@ -191,7 +191,7 @@ class PrevoteContracts(PrevoteMembership):
         now = unattached_in_epoch(before, message.replica_epoch) if heard and newer else before
         granted = heard and deserves_vote(now, message)
         said = (now.current_epoch, now.leader, granted, message.pre_vote, error)
-        return only_replies(step, RequestVoteResponse(*said, before.id, message.source))
+        return consumes_request_and_sends_only_reply(step, RequestVoteResponse(*said, before.id, message.source))
 
     @step_invariant
     def votes_are_remembered(self, before: Server, after: Server, message: RequestVoteRequest, step: Step) -> bool:
@@ -301,7 +301,7 @@ class PrevoteContracts(PrevoteMembership):
         elif held and message.source not in before.config.members:
             return False
         answer = step.sent[0] if len(step.sent) == 1 else None
-        if not isinstance(answer, FetchResponse) or not only_replies(step, answer):
+        if not isinstance(answer, FetchResponse) or not consumes_request_and_sends_only_reply(step, answer):
             return False
         said = type(answer), answer.result, answer.error, answer.source, answer.dest, answer.correlation
         return said == (*expected, error, before.id, message.source, message)
@@ -574,7 +574,7 @@ class PrevoteContracts(PrevoteMembership):
         if counts != (len(members - old), len(old - members)):
             return False
         fits = len(members) <= self.max_cluster_size if added else len(members) >= self.min_cluster_size
-        return fits and changes_one_voter(before, after, step, shared)
+        return fits and is_permitted_one_voter_change(before, after, step, shared)
 
     @step_invariant
     def clients_hear_of_lost_offices(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:

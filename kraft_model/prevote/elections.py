@@ -22,7 +22,7 @@ from kraftcheck.kraft_model.prevote.records import (
     Shared,
 )
 from kraftcheck.kraft_model.prevote.rules import (
-    Transition,
+    ServerTransition,
     handle_common_response,
     is_voter,
     no_transition,
@@ -32,7 +32,7 @@ from kraftcheck.kraft_model.prevote.rules import (
     to_prospective,
     to_resigned,
     to_unattached,
-    with_vote,
+    transition_with_vote,
 )
 from kraftcheck.kraft_model.reconfig.rules import is_quorum, last_epoch
 from kraftcheck.spec import Map, Record, Step, Steps, become, consume, internal, on, ordered, projection
@@ -179,7 +179,7 @@ class PrevoteElections(PrevoteBase):
         grants = self._grants_pre_vote if request.pre_vote else self._grants_vote
         is_granted = grants(me, now, request)
         if is_granted and not request.pre_vote:
-            now = with_vote(now, request.replica_epoch, request.source)
+            now = transition_with_vote(now, request.replica_epoch, request.source)
         response = RequestVoteResponse(
             request.replica_epoch, now.leader, is_granted, request.pre_vote, Nil.NIL, me.id, request.source
         )
@@ -193,16 +193,16 @@ class PrevoteElections(PrevoteBase):
             return Error.INVALID_REQUEST
         return Error.FENCED_LEADER_EPOCH if request.replica_epoch < me.current_epoch else Nil.NIL
 
-    def _grants_pre_vote(self, me: Server, now: Transition, request: RequestVoteRequest) -> bool:
+    def _grants_pre_vote(self, me: Server, now: ServerTransition, request: RequestVoteRequest) -> bool:
         """Whether a server grants a pre-vote: it has no leader with a successful fetch (`GrantPreVote`)."""
         if not self._log_is_current(me, request):
             return False
         return now.state in OPEN_TO_PRE_VOTES or self._never_fetched(me, now)
 
-    def _never_fetched(self, me: Server, now: Transition) -> bool:
+    def _never_fetched(self, me: Server, now: ServerTransition) -> bool:
         return now.state is ServerState.FOLLOWER and not me.fetch_state.has_fetch_success
 
-    def _grants_vote(self, me: Server, now: Transition, request: RequestVoteRequest) -> bool:
+    def _grants_vote(self, me: Server, now: ServerTransition, request: RequestVoteRequest) -> bool:
         """Whether a server grants a vote: its vote is free, or already this candidate's (`GrantVote`)."""
         if now.state not in (ServerState.UNATTACHED, ServerState.PROSPECTIVE):
             return False

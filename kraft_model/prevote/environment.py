@@ -22,7 +22,13 @@ from kraftcheck.kraft_model.prevote.records import (
     ServerState,
     Shared,
 )
-from kraftcheck.kraft_model.prevote.rules import entry_config, is_voter, no_transition, to_resigned, unattached_at_boot
+from kraftcheck.kraft_model.prevote.rules import (
+    config_of_entry_value,
+    is_voter,
+    no_transition,
+    to_resigned,
+    to_unattached_at_boot,
+)
 from kraftcheck.spec import Map, Step, Steps, become, environment, internal, ordered, projection
 
 
@@ -72,7 +78,7 @@ class PrevoteDisturbances(PrevoteBase):
         if me.state is ServerState.LEADER and is_voter(me):
             outcome = to_resigned(me)
         elif me.state in (ServerState.LEADER, ServerState.PROSPECTIVE):
-            outcome = unattached_at_boot(me)
+            outcome = to_unattached_at_boot(me)
         else:
             outcome = no_transition(me)
         restarted = outcome.of(me).but(
@@ -157,4 +163,4 @@ class PrevoteMembership(PrevoteBase):
         value = kind(me.config.id + 1, changed, members)
         log = (*me.log, Entry(command, me.current_epoch, value))
         offsets = Map((member, me.flwr_end_offset.get(member, 0)) for member in ordered(members))
-        return me.but(log=log, config=entry_config(len(log), value, me.hwm), flwr_end_offset=offsets)
+        return me.but(log=log, config=config_of_entry_value(len(log), value, me.hwm), flwr_end_offset=offsets)

@@ -25,7 +25,7 @@ from kraftcheck.kraft_model.prevote.records import (
     Shared,
 )
 from kraftcheck.kraft_model.prevote.rules import (
-    Transition,
+    ServerTransition,
     count_values_of_epoch,
     handle_common_response,
     is_voter,
@@ -33,7 +33,7 @@ from kraftcheck.kraft_model.prevote.rules import (
     most_recent_config,
     to_resigned,
 )
-from kraftcheck.kraft_model.reconfig.rules import end_offset_for_epoch, is_quorum, last_epoch, truncated_log
+from kraftcheck.kraft_model.reconfig.rules import end_offset_for_epoch, is_quorum, last_epoch, log_truncated_to_position
 from kraftcheck.spec import Map, Record, Steps, become, consume, internal, on, ordered, projection
 
 FetchesInFlight = Map[int, frozenset[FetchRequest]]
@@ -245,7 +245,7 @@ class PrevoteReplication(PrevoteElections):
         )
         yield consume(after.but(fetch_state=fetch_state))
 
-    def _follow(self, me: Server, outcome: Transition, response: FetchResponse) -> Server:
+    def _follow(self, me: Server, outcome: ServerTransition, response: FetchResponse) -> Server:
         """Return the server after a fetch response, with the appended or truncated log and its last configuration.
 
         This is `MaybeSwitchConfigurations`, with the surrounding part of HandleFetchResponse.
@@ -254,7 +254,7 @@ class PrevoteReplication(PrevoteElections):
         if isinstance(response, FetchSucceeded):
             log, hwm = log + response.entries, response.hwm
         elif isinstance(response, FetchDiverging):
-            log = truncated_log(log, response.diverging_end_offset - 1, response.diverging_epoch)
+            log = log_truncated_to_position(log, response.diverging_end_offset - 1, response.diverging_epoch)
         config = most_recent_config(log, response.hwm)
         if is_voter(me) != (me.id in config.members):
             outcome = outcome._replace(state=ServerState.FOLLOWER, votes_recv=frozenset())

@@ -24,7 +24,7 @@ from kraftcheck.kraft_model.prevote.records import (
 Log = tuple[Entry, ...]
 
 
-def entry_config(offset: int, value: InitialMembers | AddedVoter | RemovedVoter, hwm: int) -> Config:
+def config_of_entry_value(offset: int, value: InitialMembers | AddedVoter | RemovedVoter, hwm: int) -> Config:
     """Return a configuration; it is committed once the high watermark covers its offset (`ConfigFor`)."""
     return Config(value.id, value.members, hwm >= offset)
 
@@ -34,7 +34,7 @@ def most_recent_config(log: Log, hwm: int) -> Config:
     for offset in range(len(log), 0, -1):
         value = log[offset - 1].value
         if isinstance(value, InitialMembers | AddedVoter | RemovedVoter):
-            return entry_config(offset, value, hwm)
+            return config_of_entry_value(offset, value, hwm)
     raise ValueError("the log holds no configuration")
 
 
@@ -46,7 +46,7 @@ def count_values_of_epoch(log: Log, epoch: int) -> int:
 STATES_OF_FORMER_LEADERS = (ServerState.RESIGNED, ServerState.PROSPECTIVE, ServerState.UNATTACHED)
 
 
-class Transition(NamedTuple):
+class ServerTransition(NamedTuple):
     """State, epoch, leader and votes of a server after a transition, and whether a response is fully handled by it."""
 
     state: ServerState
@@ -67,15 +67,15 @@ class Transition(NamedTuple):
         )
 
 
-ILLEGAL_TRANSITION = Transition(ServerState.ILLEGAL, 0, Nil.NIL)
+ILLEGAL_TRANSITION = ServerTransition(ServerState.ILLEGAL, 0, Nil.NIL)
 
 
-def no_transition(me: Server) -> Transition:
+def no_transition(me: Server) -> ServerTransition:
     """Return the transition that changes nothing (`NoTransition`)."""
-    return Transition(me.state, me.current_epoch, me.leader, me.votes_recv, me.voted_for)
+    return ServerTransition(me.state, me.current_epoch, me.leader, me.votes_recv, me.voted_for)
 
 
-def with_vote(me: Transition, epoch: int, candidate: int) -> Transition:
+def transition_with_vote(me: ServerTransition, epoch: int, candidate: int) -> ServerTransition:
     """Return `me` with a vote for `candidate` (`TransitionToUnattachedAddVote`, `TransitionToProspectiveAddVote`).
 
     A prospective keeps the pre-votes that it received.
@@ -86,9 +86,9 @@ def with_vote(me: Transition, epoch: int, candidate: int) -> Transition:
     return me._replace(votes_recv=keeps, voted_for=candidate)
 
 
-def unattached_at_boot(me: Server) -> Transition:
+def to_unattached_at_boot(me: Server) -> ServerTransition:
     """Return the transition of a restart without a leader, which keeps the vote (`BootTimeUnattached`)."""
-    return Transition(ServerState.UNATTACHED, me.current_epoch, Nil.NIL, voted_for=me.voted_for)
+    return ServerTransition(ServerState.UNATTACHED, me.current_epoch, Nil.NIL, voted_for=me.voted_for)
 
 
 def _vote_kept_in(me: Server, epoch: int) -> int | Nil:
@@ -96,49 +96,49 @@ def _vote_kept_in(me: Server, epoch: int) -> int | Nil:
     return Nil.NIL if epoch > me.current_epoch else me.voted_for
 
 
-def to_unattached(me: Server, epoch: int, leader: int | Nil = Nil.NIL) -> Transition:
+def to_unattached(me: Server, epoch: int, leader: int | Nil = Nil.NIL) -> ServerTransition:
     """Return the transition to unattached: in a newer epoch, or from prospective (`TransitionToUnattached`)."""
     if epoch < me.current_epoch or (epoch == me.current_epoch and me.state is not ServerState.PROSPECTIVE):
         return ILLEGAL_TRANSITION
-    return Transition(ServerState.UNATTACHED, epoch, leader, voted_for=_vote_kept_in(me, epoch))
+    return ServerTransition(ServerState.UNATTACHED, epoch, leader, voted_for=_vote_kept_in(me, epoch))
 
 
-def to_follower(me: Server, leader: int | Nil, epoch: int) -> Transition:
+def to_follower(me: Server, leader: int | Nil, epoch: int) -> ServerTransition:
     """Return the transition to the follower of a leader (`TransitionToFollower`)."""
     if leader == me.id or epoch < me.current_epoch:
         return ILLEGAL_TRANSITION
     if epoch == me.current_epoch and me.state in (ServerState.LEADER, ServerState.FOLLOWER):
         return ILLEGAL_TRANSITION
-    return Transition(ServerState.FOLLOWER, epoch, leader, voted_for=_vote_kept_in(me, epoch))
+    return ServerTransition(ServerState.FOLLOWER, epoch, leader, voted_for=_vote_kept_in(me, epoch))
 
 
-def to_prospective(me: Server) -> Transition:
+def to_prospective(me: Server) -> ServerTransition:
     """Return the transition to prospective, which keeps epoch, leader and vote (`TransitionToProspective`)."""
     if me.state in (ServerState.LEADER, ServerState.PROSPECTIVE):
         return ILLEGAL_TRANSITION
-    return Transition(ServerState.PROSPECTIVE, me.current_epoch, me.leader, frozenset({me.id}), me.voted_for)
+    return ServerTransition(ServerState.PROSPECTIVE, me.current_epoch, me.leader, frozenset({me.id}), me.voted_for)
 
 
-def to_candidate(me: Server) -> Transition:
+def to_candidate(me: Server) -> ServerTransition:
     """Return the transition to candidate of the next epoch, with its own vote (`TransitionToCandidate`)."""
     if me.state is not ServerState.PROSPECTIVE:
         return ILLEGAL_TRANSITION
-    return Transition(ServerState.CANDIDATE, me.current_epoch + 1, Nil.NIL, frozenset({me.id}), me.id)
+    return ServerTransition(ServerState.CANDIDATE, me.current_epoch + 1, Nil.NIL, frozenset({me.id}), me.id)
 
 
-def to_leader(me: Server) -> Transition:
+def to_leader(me: Server) -> ServerTransition:
     """Return the transition of a candidate to leader, which drops its vote (`TransitionToLeader`)."""
     return (
-        Transition(ServerState.LEADER, me.current_epoch, me.id)
+        ServerTransition(ServerState.LEADER, me.current_epoch, me.id)
         if me.state is ServerState.CANDIDATE
         else ILLEGAL_TRANSITION
     )
 
 
-def to_resigned(me: Server) -> Transition:
+def to_resigned(me: Server) -> ServerTransition:
     """Return the transition of a leader to resigned, with itself as leader (`TransitionToResigned`)."""
     return (
-        Transition(ServerState.RESIGNED, me.current_epoch, me.id)
+        ServerTransition(ServerState.RESIGNED, me.current_epoch, me.id)
         if me.state is ServerState.LEADER
         else ILLEGAL_TRANSITION
     )
@@ -157,7 +157,7 @@ def has_consistent_leader(me: Server, named: int | Nil, epoch: int) -> bool:
     return epoch != me.current_epoch or named is Nil.NIL or me.leader is Nil.NIL or me.leader == named
 
 
-def maybe_transition(me: Server, named: int | Nil, epoch: int) -> Transition:
+def maybe_transition(me: Server, named: int | Nil, epoch: int) -> ServerTransition:
     """Return the transition of a server that learns of the leader `named` and of `epoch` (`MaybeTransition`)."""
     if not has_consistent_leader(me, named, epoch):
         return ILLEGAL_TRANSITION
@@ -168,7 +168,7 @@ def maybe_transition(me: Server, named: int | Nil, epoch: int) -> Transition:
     return no_transition(me)
 
 
-def handle_common_response(me: Server, named: int | Nil, epoch: int, error: Error | Nil) -> Transition:
+def handle_common_response(me: Server, named: int | Nil, epoch: int, error: Error | Nil) -> ServerTransition:
     """Return the transition by the leader, epoch and error in a response (`MaybeHandleCommonResponse`)."""
     if epoch < me.current_epoch:
         return no_transition(me)._replace(handled=True)

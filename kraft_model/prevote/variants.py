@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kraftcheck.kraft_model.prevote import Prevote
 from kraftcheck.kraft_model.prevote.records import Nil, RequestVoteRequest, Server, Shared
-from kraftcheck.kraft_model.prevote.rules import Transition
+from kraftcheck.kraft_model.prevote.rules import ServerTransition
 from kraftcheck.spec import Step
 
 
@@ -18,7 +18,7 @@ class VotesWithoutLogComparison(Prevote, variant="votes-without-log-comparison")
 class SecondVoteInEpoch(Prevote, variant="second-vote-in-epoch"):
     """A server that has voted also votes for another candidate of the same epoch (the danger of KAFKA-17641)."""
 
-    def _grants_vote(self, me: Server, now: Transition, request: RequestVoteRequest) -> bool:
+    def _grants_vote(self, me: Server, now: ServerTransition, request: RequestVoteRequest) -> bool:
         return super()._grants_vote(me, now._replace(voted_for=Nil.NIL), request)
 
 

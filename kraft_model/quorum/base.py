@@ -50,17 +50,17 @@ from kraftcheck.kraft_model.quorum.records import (
 from kraftcheck.kraft_model.quorum.rules import (
     Log,
     VoterSet,
-    comparable_voter_sets,
     end_position,
     endpoint_in_voter_set,
     epoch_start,
-    failed_replica,
     follower_replica,
     last_epoch,
     last_kraft_version,
     matches_voter,
     matching_voter,
-    replica_keys,
+    normalized_voter_set_pair,
+    replica_ended_by_exception,
+    replica_keys_of_voters,
     resigned,
     restarted_replica,
     unattached,
@@ -142,21 +142,22 @@ class QuorumVoterSets(Protocol):
 
     def majority_is_lost(self, voters: VoterSet, rejected: Collection[Key]) -> bool:
         """Return whether the voters that have not rejected are too few for a majority."""
-        return not self.is_majority(voters, replica_keys(voters).difference(rejected))
+        return not self.is_majority(voters, replica_keys_of_voters(voters).difference(rejected))
 
     def majorities_meet(self, one: VoterSet, other: VoterSet) -> bool:
         """Return whether every majority of one voter set shares a member with every majority of another."""
-        return _majorities_intersect(self.is_majority, *comparable_voter_sets(one, other))
+        return _majorities_intersect(self.is_majority, *normalized_voter_set_pair(one, other))
 
 
 @cache
 def _majorities_intersect(
     is_majority: Callable[[VoterSet, Collection[Key]], bool], one: VoterSet, other: VoterSet
 ) -> bool:
-    members = replica_keys(one)
+    members = replica_keys_of_voters(one)
     groups = chain.from_iterable(combinations(ordered(members), size) for size in range(len(members) + 1))
     return not any(
-        is_majority(one, group) and is_majority(other, replica_keys(other).difference(group)) for group in groups
+        is_majority(one, group) and is_majority(other, replica_keys_of_voters(other).difference(group))
+        for group in groups
     )
 
 
@@ -363,7 +364,7 @@ class QuorumBase(QuorumVoterSets):
 
     def fails(self, me: Replica) -> Step:
         """Return the step in which a process ends on an illegal state, where Kafka throws an exception."""
-        return self.taken(me, failed_replica(me))
+        return self.taken(me, replica_ended_by_exception(me))
 
     def next_request(self, me: Replica) -> tuple[Replica, tuple[Record, ...]]:
         """Return the replica and its next request: a fetch if it follows and has no pending request, else none."""
@@ -495,7 +496,7 @@ class QuorumBase(QuorumVoterSets):
         """Return a history record of a replica's state as it answers a change, for properties only."""
         waits = max(epoch_start(me.log, me.epoch) + 1, self.last_voters_record(me.log)) > me.high_watermark
         busy = waits or isinstance(me.change, Change)
-        return Answered(asked, me.mode, me.version, replica_keys(me.voters), busy)
+        return Answered(asked, me.mode, me.version, replica_keys_of_voters(me.voters), busy)
 
     def update_answer(self, me: Replica, error: Error, request: UpdateVoterRequest) -> UpdateVoterResponse:
         shown = self.endpoint_shown(me)
@@ -519,7 +520,7 @@ class QuorumBase(QuorumVoterSets):
         if epoch < me.epoch:
             return me
         if not self.is_consistent(me, leader, epoch):
-            return failed_replica(me)
+            return replica_ended_by_exception(me)
         if isinstance(leader, Nil):
             return unattached(me, epoch) if epoch > me.epoch else me
         endpoint = endpoint or endpoint_in_voter_set(me, leader)
@@ -539,7 +540,11 @@ class QuorumBase(QuorumVoterSets):
         The endpoint is that of the message, else that of the voter set (`QuorumState.transitionToFollower`).
         """
         endpoint = endpoint or endpoint_in_voter_set(me, leader)
-        return failed_replica(me) if endpoint == 0 or leader == me.id else follower_replica(me, leader, epoch, endpoint)
+        return (
+            replica_ended_by_exception(me)
+            if endpoint == 0 or leader == me.id
+            else follower_replica(me, leader, epoch, endpoint)
+        )
 
     def common_response(self, me: Replica, response: LeaderResponse) -> tuple[Replica, bool]:
         """Return the replica after the fields common to all responses, and whether the response is fully handled.
@@ -555,7 +560,7 @@ class QuorumBase(QuorumVoterSets):
         dealt = error not in (Error.NONE, Error.UNSUPPORTED_VERSION, Error.SNAPSHOT_NOT_FOUND)
         if isinstance(me.leader, Nil) and not isinstance(leader, Nil):
             return self.follow(me, leader, epoch, response.endpoint), dealt
-        return (failed_replica(me), True) if error is Error.INVALID_REQUEST else (me, dealt)
+        return (replica_ended_by_exception(me), True) if error is Error.INVALID_REQUEST else (me, dealt)
 
     def endpoint_shown(self, me: Replica) -> int:
         """Return the leader's endpoint for a response; 0 if it is unknown."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kraftcheck.kraft_model.quorum.elections import QuorumElections
 from kraftcheck.kraft_model.quorum.records import ENDED_MODES, Admin, Batch, Data, Key, Mode, Nil, Replica, Shared
-from kraftcheck.kraft_model.quorum.rules import matches_voter, resigned, stopped_replica
+from kraftcheck.kraft_model.quorum.rules import matches_voter, permanently_down_replica, resigned
 from kraftcheck.spec import Map, ModelValue, Step, Steps, environment, internal, ordered, projection
 
 
@@ -63,7 +63,7 @@ class QuorumEnvironment(QuorumElections):
         """A process crashes for good."""
         if me.mode in ENDED_MODES:
             return
-        yield self.taken(me, stopped_replica(me), consumes=False, starts=True).spend("crashes")
+        yield self.taken(me, permanently_down_replica(me), consumes=False, starts=True).spend("crashes")
 
     @internal
     def lose_disk(self, me: Replica, shared: Shared) -> Steps:

@@ -79,7 +79,7 @@ class QuorumEpochs(QuorumBase):
         if not gone:
             return state
         held = OFFSET_RENAMING.held(state.replicas) | OFFSET_RENAMING.held(state.inboxes)
-        names = {offset: _offset_after_batch_removal(offset, gone) for offset in held}
+        names = {offset: _offset_shifted_by_removed_batches(offset, gone) for offset in held}
 
         def cut(log: Log) -> Log:
             return tuple(batch for place, batch in enumerate(log) if place not in gone)
@@ -88,7 +88,7 @@ class QuorumEpochs(QuorumBase):
             if not isinstance(one, Replica):
                 return one
             found: Replica = OFFSET_RENAMING.renamed(one, names)
-            ends = Map((key, _offset_after_batch_removal(end, gone)) for key, end in one.offsets.items())
+            ends = Map((key, _offset_shifted_by_removed_batches(end, gone)) for key, end in one.offsets.items())
             return found.but(log=cut(one.log), offsets=ends)
 
         lost = Map((key, cut(log)) for key, log in state.shared.lost.items())
@@ -150,7 +150,7 @@ def _differing_offsets(log: Log, other: Log) -> Iterator[int]:
     return (place for place, (one, two) in enumerate(zip(log, other, strict=False)) if one != two)
 
 
-def _offset_after_batch_removal(offset: int, gone: Collection[int]) -> int:
+def _offset_shifted_by_removed_batches(offset: int, gone: Collection[int]) -> int:
     """Return an offset once the batches at some places are gone."""
     return offset - sum(place < offset for place in gone)
 

@@ -25,10 +25,10 @@ from kraftcheck.kraft_model.quorum.records import (
 from kraftcheck.kraft_model.quorum.rules import (
     Log,
     VoterSet,
-    comparable_replica_keys,
     last_kraft_version,
     matches_voter,
-    replica_keys,
+    normalized_replica_key_set_pair,
+    replica_keys_of_voters,
 )
 from kraftcheck.spec import Map, ModelValue, Record, constraint, invariant, projection, step_invariant
 
@@ -65,7 +65,7 @@ class QuorumProperties(QuorumBase):
 
     def is_kept(self, told: Told, shared: Shared) -> bool:
         """Whether the committed log contains a change reported as completed."""
-        sets = [replica_keys(voters) for _, voters in self.voter_sets(shared.committed)]
+        sets = [replica_keys_of_voters(voters) for _, voters in self.voter_sets(shared.committed)]
         if told.operation is Operation.ADD_VOTER:
             return any(told.about in voters for voters in sets)
         if told.operation is Operation.REMOVE_VOTER:
@@ -97,7 +97,7 @@ class QuorumProperties(QuorumBase):
         formatted = self.first_voters(me)
         sets = [(0, formatted), *self.voter_sets(me.log, formatted)]
         old, new = next(
-            comparable_replica_keys(old, new) for (_, old), (end, new) in pairwise(sets) if end == change.offset
+            normalized_replica_key_set_pair(old, new) for (_, old), (end, new) in pairwise(sets) if end == change.offset
         )
         asked = frozenset({change.asked} if isinstance(change.asked, Key) else ())
         if change.operation is Operation.ADD_VOTER:
@@ -151,7 +151,7 @@ class QuorumProperties(QuorumBase):
         sets = {voters for _, voters in self.voter_sets(shared.committed)} | {self.formatted_voters(told.source, 1)}
         if told.committed not in sets or told.high_watermark > len(shared.committed):
             return False
-        old, new = comparable_replica_keys(told.committed, told.current)
+        old, new = normalized_replica_key_set_pair(told.committed, told.current)
         observes = not any(matches_voter(voter.key, key) for voter in told.current for key in told.observers)
         return observes and len(old ^ new) <= 1 and Term(told.epoch, told.source) in shared.elected
 
@@ -346,7 +346,7 @@ class QuorumProperties(QuorumBase):
         """Consecutive VotersRecords differ by at most one added or removed voter (KIP-853, "VotersRecord")."""
         formatted = self.first_voters(me)
         sets = [formatted, *[voters for _, voters in self.voter_sets(me.log, formatted)]]
-        pairs = [comparable_replica_keys(one, other) for one, other in pairwise(sets) if one]
+        pairs = [normalized_replica_key_set_pair(one, other) for one, other in pairwise(sets) if one]
         return all(len(one ^ other) <= 1 for one, other in pairs)
 
     @invariant
@@ -357,7 +357,9 @@ class QuorumProperties(QuorumBase):
         known = max(me.high_watermark, len(shared.committed))
         formatted = self.first_voters(me)
         sets = [(0, formatted), *self.voter_sets(me.log, formatted)]
-        changes = [end for (_, old), (end, new) in pairwise(sets) if len(set(comparable_replica_keys(old, new))) > 1]
+        changes = [
+            end for (_, old), (end, new) in pairwise(sets) if len(set(normalized_replica_key_set_pair(old, new))) > 1
+        ]
         return sum(end > known for end in changes) <= 1
 
     @invariant

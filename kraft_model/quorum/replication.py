@@ -17,7 +17,12 @@ from kraftcheck.kraft_model.quorum.records import (
     Replica,
     Shared,
 )
-from kraftcheck.kraft_model.quorum.rules import end_offset_for_epoch, matches_voter, stopped_replica, truncated_log
+from kraftcheck.kraft_model.quorum.rules import (
+    end_offset_for_epoch,
+    log_truncated_by_diverging_epoch,
+    matches_voter,
+    permanently_down_replica,
+)
 from kraftcheck.spec import ModelValue, Record, Step, Steps, internal, on, ordered
 
 
@@ -173,7 +178,7 @@ class QuorumReplication(QuorumBase):
         KIP-853, "Supported features": all replicas must be able to read the new control records. The upgrade checks the
         versions of the voters, but one of them may restart with other software before the upgrade.
         """
-        return self.taken(me, stopped_replica(me), starts=True)
+        return self.taken(me, permanently_down_replica(me), starts=True)
 
     def is_expected(self, me: Replica, response: FetchResponse) -> bool:
         """Whether a response answers the pending request; responses to earlier, equal requests are dropped before."""
@@ -181,7 +186,7 @@ class QuorumReplication(QuorumBase):
 
     def truncate(self, me: Replica, response: FetchResponse, diverging: Position) -> Replica:
         """Return the follower with its log truncated where it diverges from the leader's, and that log's voter set."""
-        return self.with_log(me, truncated_log(me.log, diverging), flushes=self.flushes(me))
+        return self.with_log(me, log_truncated_by_diverging_epoch(me.log, diverging), flushes=self.flushes(me))
 
     def append(self, me: Replica, response: FetchResponse) -> Replica:
         return self.with_log(me, me.log + response.records, flushes=self.flushes(me))

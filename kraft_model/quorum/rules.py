@@ -49,7 +49,7 @@ def end_offset_for_epoch(log: Log, epoch: int) -> Position:
     return Position(0, 0)
 
 
-def truncated_log(log: Log, diverging: Position) -> Log:
+def log_truncated_by_diverging_epoch(log: Log, diverging: Position) -> Log:
     """Return the log truncated to its longest prefix that can match the leader's log (KIP-595, "Fetch").
 
     `diverging` is the diverging epoch of the response, with its end offset.
@@ -78,11 +78,11 @@ def matching_voter(voters: Iterable[Voter], key: Key) -> Voter | None:
     return next((voter for voter in voters if matches_voter(voter.key, key)), None)
 
 
-def replica_keys(voters: Iterable[Voter]) -> frozenset[Key]:
+def replica_keys_of_voters(voters: Iterable[Voter]) -> frozenset[Key]:
     return frozenset(voter.key for voter in voters)
 
 
-def comparable_voter_sets(one: VoterSet, other: VoterSet) -> tuple[VoterSet, VoterSet]:
+def normalized_voter_set_pair(one: VoterSet, other: VoterSet) -> tuple[VoterSet, VoterSet]:
     """Return both voter sets, without any directory ids if a voter of either set has no directory id."""
     if all(voter.key.directory != UNKNOWN_DIRECTORY for voter in one | other):
         return one, other
@@ -93,10 +93,10 @@ def _without_directory_ids(voters: VoterSet) -> VoterSet:
     return frozenset(voter.but(key=Key(voter.key.id, UNKNOWN_DIRECTORY)) for voter in voters)
 
 
-def comparable_replica_keys(one: VoterSet, other: VoterSet) -> tuple[frozenset[Key], frozenset[Key]]:
+def normalized_replica_key_set_pair(one: VoterSet, other: VoterSet) -> tuple[frozenset[Key], frozenset[Key]]:
     """Return the replica keys of both voter sets, without any directory ids if a voter of either set has none."""
-    first, second = comparable_voter_sets(one, other)
-    return replica_keys(first), replica_keys(second)
+    first, second = normalized_voter_set_pair(one, other)
+    return replica_keys_of_voters(first), replica_keys_of_voters(second)
 
 
 VOLATILE_DEFAULTS = {
@@ -160,7 +160,7 @@ def resigned(me: Replica) -> Replica:
     return enter_mode(me, Mode.RESIGNED, me.epoch, me.id)
 
 
-def persisted_state(me: Replica) -> Replica:
+def replica_with_disk_state_only(me: Replica) -> Replica:
     """Return the replica with its state on disk alone (quorum-state, log, snapshot).
 
     At kraft.version 0 the quorum-state does not hold the directory id of the vote (KIP-853, "Quorum state").
@@ -171,14 +171,14 @@ def persisted_state(me: Replica) -> Replica:
     return me.but(**VOLATILE_DEFAULTS, **me.volatile, voted=voted, high_watermark=0)
 
 
-def stopped_replica(me: Replica) -> Replica:
+def permanently_down_replica(me: Replica) -> Replica:
     """Return the replica with its process down for good."""
-    return persisted_state(me).but(mode=Mode.DOWN)
+    return replica_with_disk_state_only(me).but(mode=Mode.DOWN)
 
 
-def failed_replica(me: Replica) -> Replica:
+def replica_ended_by_exception(me: Replica) -> Replica:
     """Return the replica with its process ended by an illegal state, where Kafka throws an exception."""
-    return persisted_state(me).but(mode=Mode.FAILED)
+    return replica_with_disk_state_only(me).but(mode=Mode.FAILED)
 
 
 def restarted_replica(me: Replica, own: frozenset[Key]) -> Replica:
@@ -189,14 +189,14 @@ def restarted_replica(me: Replica, own: frozenset[Key]) -> Replica:
     Prospective is not persisted. A candidate that is not a voter cannot start. The only voter starts as unattached
     (`KafkaRaftClient.initialize`).
     """
-    back = persisted_state(me)
+    back = replica_with_disk_state_only(me)
     if last_epoch(back.log) > back.epoch:
         back = unattached(back, last_epoch(back.log))
     elif back.leader == back.id:
         back = back.but(mode=Mode.RESIGNED)
     elif has_voted_for_itself(back):
         if not own:
-            return failed_replica(me)
+            return replica_ended_by_exception(me)
         return back.but(mode=Mode.CANDIDATE, leader=Nil.NIL, voted=back.key, granted=own)
     elif endpoint_in_voter_set(back, back.leader):
         back = back.but(mode=Mode.FOLLOWER, leader_endpoint=endpoint_in_voter_set(back, back.leader))

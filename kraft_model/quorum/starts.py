@@ -111,10 +111,10 @@ class QuorumScenarios(QuorumBase):
         yield from self.removes_itself()
         pairs = [frozenset({one, other}) for other in others[: self.cuts]]
         for pair in pairs:
-            yield take("Cut", result=_cut_condition(pair, True))
+            yield take("Cut", result=_link_cut_predicate(pair, True))
         yield take("CheckQuorum", one)
         for pair in pairs:
-            yield take("Heal", result=_cut_condition(pair, False))
+            yield take("Heal", result=_link_cut_predicate(pair, False))
 
     def removes_itself(self) -> Iterator[Take]:
         """Yield the steps of `Elected`, a crash of the last of four or more voters, and the leader's own removal."""
@@ -225,7 +225,7 @@ class QuorumScenarios(QuorumBase):
         one, _, *others = self.chosen(4)
         yield from self.elected()
         for other in others:
-            yield take("Cut", result=_cut_condition(frozenset({one, other}), True))
+            yield take("Cut", result=_link_cut_predicate(frozenset({one, other}), True))
 
     @scenario
     def removed_follower(self) -> Iterator[Take]:
@@ -305,7 +305,7 @@ def discovery_steps(observer: ModelValue, leader: ModelValue) -> Iterator[Take]:
     yield take("HandleFetchRequest", leader, source=observer)
 
 
-def _cut_condition(pair: frozenset[ModelValue], wanted: bool) -> Callable[[State], bool]:
+def _link_cut_predicate(pair: frozenset[ModelValue], wanted: bool) -> Callable[[State], bool]:
     return lambda state: (pair in state.shared.cuts) is wanted
 
 

@@ -124,7 +124,7 @@ class ReconfigScenarios(ReconfigBase):
         one, two, three, four = self._servers(of_four=4)
         yield take("HandleRemoveRequest", one, _voters_condition(one, two, three))
         yield from _election_steps(two, voters=[three, four], others=[one])
-        yield from _append_and_follow_steps(two, follower=four)
+        yield from _append_and_begin_quorum_steps(two, follower=four)
 
     @scenario
     def lagging_high_watermark(self) -> Iterator[Take]:
@@ -147,7 +147,7 @@ class ReconfigScenarios(ReconfigBase):
             yield take("AcceptFetchRequestFromVoter", one, source=member)
         yield take("HandleRemoveRequest", one, _voters_condition(one, two, four))
         yield from _election_steps(two, voters=[three, four], others=[one])
-        yield from _append_and_follow_steps(two, follower=three)
+        yield from _append_and_begin_quorum_steps(two, follower=three)
 
     def _servers(self, *, of_four: int) -> list[ServerId]:
         """Return four servers on the first four hosts; the first `of_four` are initial members."""
@@ -171,7 +171,7 @@ def _election_steps(candidate: ServerId, voters: list[ServerId], others: list[Se
     yield take("BecomeLeader", candidate)
 
 
-def _append_and_follow_steps(leader: ServerId, follower: ServerId) -> Iterator[Take]:
+def _append_and_begin_quorum_steps(leader: ServerId, follower: ServerId) -> Iterator[Take]:
     """Yield the steps in which a new leader appends a value and one server follows it, without a fetch."""
     yield take("ClientRequest", leader)
     yield take("AcceptBeginQuorumRequest", follower, source=leader)

@@ -110,7 +110,7 @@ def sends_only(step: Step, *messages: Record) -> bool:
     return len(step.sent) == len(messages) and set(step.sent) == set(messages)
 
 
-def only_replies(step: Step, answer: Record) -> bool:
+def consumes_request_and_sends_only_reply(step: Step, answer: Record) -> bool:
     """Return whether a step consumes the request, sends `answer` alone, and writes to no other server."""
     return step.sends == (("reply", answer),) and step.consumes and not (step.writes or step.spends)
 
@@ -154,7 +154,7 @@ class ReconfigContracts(ReconfigMembership):
         epoch, leader = max(before.current_epoch, message.epoch), Nil.NIL if newer else before.leader
         error, granted = Error.FENCED_LEADER_EPOCH if older else Nil.NIL, free and long_enough and not older
         answer = RequestVoteResponse(epoch, leader, granted, error, before.id, message.source)
-        return only_replies(step, answer) and not step.puts
+        return consumes_request_and_sends_only_reply(step, answer) and not step.puts
 
     @step_invariant
     def votes_are_remembered(self, before: Server, after: Server, message: RequestVoteRequest, step: Step) -> bool:
@@ -251,7 +251,7 @@ class ReconfigContracts(ReconfigMembership):
         if error is not Nil.NIL:
             kind, result = FetchRejected, Result.NOT_OK
         answer = step.sent[0] if len(step.sent) == 1 else None
-        if type(answer) is not kind or not only_replies(step, answer):
+        if type(answer) is not kind or not consumes_request_and_sends_only_reply(step, answer):
             return False
         said = answer.result, answer.error, answer.source, answer.dest, answer.correlation
         return said == (result, error, before.id, message.source, message)
@@ -390,7 +390,7 @@ class ReconfigContracts(ReconfigMembership):
             same = after == leader_with_member_change(before, Command.ADD_SERVER, change).but(end_offset=offsets)
             follows = same and len(members) < self.max_cluster_size and may_change_members(before)
         answer = JoinResponse(before.current_epoch, before.leader, result, error, dest=joiner, source=before.id)
-        return follows and only_replies(step, answer) and not step.puts
+        return follows and consumes_request_and_sends_only_reply(step, answer) and not step.puts
 
     @step_invariant
     def refusals_to_join_change_nothing(self, before: Server, after: Server, message: JoinResponse, step: Step) -> bool:

@@ -21,7 +21,7 @@ from kraftcheck.kraft_model.reconfig.rules import (
     is_quorum,
     last_epoch,
     no_transition,
-    to_unattached,
+    transition_to_unattached,
 )
 from kraftcheck.spec import Map, Record, Step, Steps, become, consume, internal, on, projection
 
@@ -131,7 +131,7 @@ class ReconfigElections(ReconfigBase):
                 )
             )
             return
-        now = to_unattached(request.epoch) if request.epoch > me.current_epoch else no_transition(me)
+        now = transition_to_unattached(request.epoch) if request.epoch > me.current_epoch else no_transition(me)
         granted = self._may_vote(me, now, request) and self._log_is_current(me, request)
         if granted and now.state is ServerState.UNATTACHED:
             now = TransitionResult(ServerState.VOTED, request.epoch, Nil.NIL)

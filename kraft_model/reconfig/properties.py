@@ -57,14 +57,14 @@ class LogSummary(Record):
 
     def has(self, what: ModelValue | int) -> bool:
         """Return whether the log contains a client's value, or a configuration by its id."""
-        return any(_has_value_or_id(entry, what) for entry in self.log)
+        return any(_entry_has_value_or_config_id(entry, what) for entry in self.log)
 
     def has_committed(self, what: ModelValue | int) -> bool:
         """Return whether the committed log contains a client's value, or a configuration by its id."""
-        return any(_has_value_or_id(entry, what) for entry in self.log[: self.high_watermark])
+        return any(_entry_has_value_or_config_id(entry, what) for entry in self.log[: self.high_watermark])
 
 
-def _has_value_or_id(entry: Entry, what: ModelValue | int) -> bool:
+def _entry_has_value_or_config_id(entry: Entry, what: ModelValue | int) -> bool:
     if isinstance(entry.value, (InitialMembers, AddedMember, RemovedMember)):
         return entry.value.id == what
     return entry.value == what

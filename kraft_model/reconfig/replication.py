@@ -28,9 +28,9 @@ from kraftcheck.kraft_model.reconfig.rules import (
     handle_common_response,
     is_quorum,
     last_epoch,
+    log_truncated_to_position,
     maybe_transition,
     most_recent_config,
-    truncated_log,
 )
 from kraftcheck.spec import Map, Steps, become, consume, internal, on, ordered
 
@@ -220,7 +220,7 @@ class ReconfigReplication(ReconfigBase):
             return
         if me.pending_fetch != response.correlation:
             return
-        log = truncated_log(me.log, response.diverging_end_offset, response.diverging_epoch)
+        log = log_truncated_to_position(me.log, response.diverging_end_offset, response.diverging_epoch)
         after = self._switch_configuration(me.but(log=log), outcome, response.hwm, shared)
         yield consume(after.but(pending_fetch=Nil.NIL))
 

@@ -56,7 +56,7 @@ def end_offset_for_epoch(log: Sequence[HasEpoch], epoch: int) -> Position:
     return Position(0, 0)
 
 
-def truncated_log(log: tuple[EntryT, ...], end_offset: int, epoch: int) -> tuple[EntryT, ...]:
+def log_truncated_to_position(log: tuple[EntryT, ...], end_offset: int, epoch: int) -> tuple[EntryT, ...]:
     """Return the log up to its last entry at or before the given position (`TruncateLog`)."""
     for offset in range(len(log), 0, -1):
         if (log[offset - 1].epoch, offset) <= (epoch, end_offset):
@@ -105,12 +105,12 @@ def no_transition(me: Server) -> TransitionResult:
     return TransitionResult(me.state, me.current_epoch, me.leader)
 
 
-def to_unattached(epoch: int) -> TransitionResult:
+def transition_to_unattached(epoch: int) -> TransitionResult:
     """Return the transition result of entering an epoch without a leader (`TransitionToUnattached`)."""
     return TransitionResult(ServerState.UNATTACHED, epoch, Nil.NIL)
 
 
-def to_follower(me: Server, leader: ServerId | Nil, epoch: int) -> TransitionResult:
+def transition_to_follower(me: Server, leader: ServerId | Nil, epoch: int) -> TransitionResult:
     """Return the transition result of following a leader (`TransitionToFollower`)."""
     if me.current_epoch == epoch and me.state in (ServerState.FOLLOWER, ServerState.LEADER):
         return ILLEGAL_TRANSITION
@@ -130,9 +130,9 @@ def maybe_transition(me: Server, leader: ServerId | Nil, epoch: int) -> Transiti
     if not has_consistent_leader(me, leader, epoch):
         return ILLEGAL_TRANSITION
     if epoch > me.current_epoch:
-        return to_unattached(epoch) if leader is Nil.NIL else to_follower(me, leader, epoch)
+        return transition_to_unattached(epoch) if leader is Nil.NIL else transition_to_follower(me, leader, epoch)
     if leader is not Nil.NIL and me.leader is Nil.NIL and leader != me.id:
-        return to_follower(me, leader, epoch)
+        return transition_to_follower(me, leader, epoch)
     return no_transition(me)
 
 

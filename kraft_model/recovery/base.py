@@ -30,7 +30,7 @@ from kraftcheck.kraft_model.recovery.records import (
 from kraftcheck.spec import Bag, ConstantError, ModelValue, Protocol, State, Step, become, bound, constant, ordered
 
 
-def partition_change_record(
+def record_of_changed_partition_fields(
     before: Partition,
     *,
     leader: LeaderOrNil = Nil.UNCHANGED,
@@ -71,7 +71,7 @@ def partition_from_metadata(metadata: MetadataLog) -> Partition:
     return partition
 
 
-def elect_from_isr(isr: frozenset[ModelValue], fenced: frozenset[ModelValue]) -> LeaderOrNil:
+def clean_election_leader(isr: frozenset[ModelValue], fenced: frozenset[ModelValue]) -> LeaderOrNil:
     """Return the leader chosen by a clean election: the first unfenced member of the ISR."""
     eligible = ordered(isr - fenced)
     return eligible[0] if eligible else Nil.NO_LEADER
@@ -85,7 +85,7 @@ def last_epoch(log: tuple[Entry, ...]) -> int:
     return log[-1].epoch if log else -1
 
 
-def end_offset_for_epoch(log: tuple[Entry, ...], epoch: int) -> tuple[int, int]:
+def epoch_and_end_offset_up_to_epoch(log: tuple[Entry, ...], epoch: int) -> tuple[int, int]:
     """Return the largest epoch of a log not above the given one, and its end offset; (-1, 0) if none (KIP-279)."""
     upto = [entry for entry in log if entry.epoch <= epoch]
     return (upto[-1].epoch, len(upto)) if upto else (-1, 0)

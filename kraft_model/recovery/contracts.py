@@ -42,7 +42,7 @@ from kraftcheck.spec import ModelValue, Step, become, consume, invariant, ordere
 # Expected effects, independent of the actions' rules
 
 
-def is_same_step(step: Step, expected: Step) -> bool:
+def is_same_step_up_to_order(step: Step, expected: Step) -> bool:
     """Return whether two steps are equal up to the order of writes and messages."""
     rest = step.but(puts=(), sends=()) == expected.but(puts=(), sends=())
     return rest and Counter(step.puts) == Counter(expected.puts) and Counter(step.sends) == Counter(expected.sends)
@@ -70,7 +70,7 @@ def expected_partition_from_metadata(metadata: MetadataLog) -> Partition:
     return Partition(leaders[-1], *epochs, in_sync[-1], recoveries[-1])
 
 
-def partition_as_read_by(protocol: RecoveryBase, broker: Broker, partition: Partition) -> Partition:
+def partition_in_version_of_broker(protocol: RecoveryBase, broker: Broker, partition: Partition) -> Partition:
     """Return a partition as a broker reads it: an old broker ignores the recovery state (Compatibility)."""
     return partition.but(recovery=RECOVERED) if broker.id in protocol.old_brokers else partition
 
@@ -261,12 +261,12 @@ class RecoveryContracts(RecoveryBase):
         """A running broker applies metadata records in order, and adopts their state. KIP-704, KRaft Controller."""
         if after.running != before.running or after.cursor == before.cursor:
             return True
-        partition = partition_as_read_by(
+        partition = partition_in_version_of_broker(
             self, before, expected_partition_from_metadata(shared.metadata[: before.cursor + 1])
         )
         read = before.but(cursor=before.cursor + 1)
         newer = partition.partition_epoch >= before.partition.partition_epoch
-        return before.running and is_same_step(
+        return before.running and is_same_step_up_to_order(
             step, step_to_adopt_partition(read, partition, shared) if newer else become(read)
         )
 
@@ -287,8 +287,8 @@ class RecoveryContracts(RecoveryBase):
         if old or message.partition_epoch < before.partition.partition_epoch:
             return step == consume(before)
         heard = before.but(controller_epoch=message.controller_epoch)
-        partition = partition_as_read_by(self, before, Partition(*state, recovery))
-        return is_same_step(step, step_to_adopt_partition(heard, partition, shared).but(consumes=True))
+        partition = partition_in_version_of_broker(self, before, Partition(*state, recovery))
+        return is_same_step_up_to_order(step, step_to_adopt_partition(heard, partition, shared).but(consumes=True))
 
     @step_invariant
     def leaders_recover_once_told(self, before: Broker, after: Broker, step: Step, shared: Shared) -> bool:
@@ -373,7 +373,7 @@ class RecoveryContracts(RecoveryBase):
             return step == consume(before.but(pending=Nil.NIL))
         recovery = RECOVERED if message.recovery is Nil.ABSENT else message.recovery
         known = before.partition.but(partition_epoch=message.partition_epoch, isr=message.isr, recovery=recovery)
-        return is_same_step(
+        return is_same_step_up_to_order(
             step, step_to_acknowledge_values(before.but(partition=known, pending=Nil.NIL), shared).but(consumes=True)
         )
 
@@ -388,7 +388,7 @@ class RecoveryContracts(RecoveryBase):
             return "crashes" not in step.spends and (before.running or after == before)
         if before.running:
             return step == become(Broker(before.id, running=False, log=before.log)).spend("crashes")
-        partition = partition_as_read_by(self, before, expected_partition_from_metadata(shared.metadata))
+        partition = partition_in_version_of_broker(self, before, expected_partition_from_metadata(shared.metadata))
         started = become(Broker(before.id, cursor=len(shared.metadata), partition=partition, log=before.log))
         return step == started and partition.leader != before.id
 
@@ -443,7 +443,9 @@ class RecoveryContracts(RecoveryBase):
             return step == consume(before).put(served=noted).reply(answer)
         log = (*before.log, Entry(known.leader_epoch, message.value))
         appended = before.but(log=log, waiting=before.waiting | {len(log)})
-        return is_same_step(step, step_to_acknowledge_values(appended, shared).put(served=noted).but(consumes=True))
+        return is_same_step_up_to_order(
+            step, step_to_acknowledge_values(appended, shared).put(served=noted).but(consumes=True)
+        )
 
     @step_invariant
     def connections_break(
@@ -544,7 +546,7 @@ class RecoveryContracts(RecoveryBase):
         answer = ReplicaFetchResponse(error, message.leader_epoch, message.offset, entries, message.source)
         noted = before.but(ends=before.ends.put(message.source, message.offset))
         if error is Error.NONE and noted != before:
-            return is_same_step(step, step_to_acknowledge_values(noted, shared))
+            return is_same_step_up_to_order(step, step_to_acknowledge_values(noted, shared))
         return (error is not Error.NONE or entries != ()) and step == consume(before).reply(answer)
 
     @step_invariant

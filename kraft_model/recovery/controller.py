@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from kraftcheck.kraft_model.recovery.base import (
     RecoveryBase,
-    elect_from_isr,
+    clean_election_leader,
     partition_after_record,
-    partition_change_record,
+    record_of_changed_partition_fields,
 )
 from kraftcheck.kraft_model.recovery.records import (
     RECOVERED,
@@ -48,9 +48,9 @@ class RecoveryController(RecoveryBase):
         """Return the change that takes a fenced broker out of the ISR, and elects another leader if it leads."""
         isr = me.partition.isr - {broker} or me.partition.isr
         if me.partition.leader != broker:
-            return partition_change_record(me.partition, isr=isr)
-        return partition_change_record(
-            me.partition, leader=elect_from_isr(isr, me.fenced), isr=isr, recovery=self._after_leader_fenced(me)
+            return record_of_changed_partition_fields(me.partition, isr=isr)
+        return record_of_changed_partition_fields(
+            me.partition, leader=clean_election_leader(isr, me.fenced), isr=isr, recovery=self._after_leader_fenced(me)
         )
 
     def _after_leader_fenced(self, me: Controller) -> RecoveryState:
@@ -79,7 +79,7 @@ class RecoveryController(RecoveryBase):
         """Return the change that elects an unfenced broker of the ISR where no broker leads."""
         if broker not in me.partition.isr:
             return PartitionChangeRecord()
-        return partition_change_record(me.partition, leader=broker, recovery=self._after_clean_election(me))
+        return record_of_changed_partition_fields(me.partition, leader=broker, recovery=self._after_clean_election(me))
 
     def _after_clean_election(self, me: Controller) -> RecoveryState:
         """Return the recovery state after a clean election from the ISR: unchanged."""
@@ -99,7 +99,7 @@ class RecoveryController(RecoveryBase):
         if me.partition.isr - me.fenced:
             return
         for broker in ordered(self.brokers - me.fenced):
-            record = partition_change_record(
+            record = record_of_changed_partition_fields(
                 me.partition,
                 leader=broker,
                 isr=self._isr_after_unclean_election(me, broker),
@@ -134,7 +134,7 @@ class RecoveryController(RecoveryBase):
         if self._refusal(me, request) is not Error.NONE:
             return
         recovery = self._requested_recovery(me, request)
-        record = partition_change_record(me.partition, isr=request.isr, recovery=recovery)
+        record = record_of_changed_partition_fields(me.partition, isr=request.isr, recovery=recovery)
         recovers = record.recovery is not Nil.UNCHANGED
         others = self.brokers - me.fenced - {request.source} if recovers and self._tells_followers() else ()
         step = self._decide(me, record, shared, others)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.recovery.base import RecoveryBase, end_offset_for_epoch, last_epoch
+from kraftcheck.kraft_model.recovery.base import RecoveryBase, epoch_and_end_offset_up_to_epoch, last_epoch
 from kraftcheck.kraft_model.recovery.records import (
     Api,
     Broker,
@@ -113,7 +113,7 @@ class RecoveryExchanges(RecoveryBase):
         if not me.running:
             return
         error = self._replica_refusal(me, request.leader_epoch)
-        epoch, end = end_offset_for_epoch(me.log, request.asked_epoch) if error is Error.NONE else (-1, 0)
+        epoch, end = epoch_and_end_offset_up_to_epoch(me.log, request.asked_epoch) if error is Error.NONE else (-1, 0)
         yield consume(me).reply(EpochEndResponse(error, request.leader_epoch, epoch, end, request.source))
 
     @on(EpochEndResponse)
@@ -132,7 +132,7 @@ class RecoveryExchanges(RecoveryBase):
             yield consume(me.but(fetching=False))
             return
         agreed = response.epoch == last_epoch(me.log)
-        _, own_end = end_offset_for_epoch(me.log, response.epoch)
+        _, own_end = epoch_and_end_offset_up_to_epoch(me.log, response.epoch)
         kept = me.log[: min(response.end_offset, own_end)]
         yield consume(me.but(log=kept, truncated=agreed or not kept, fetching=False))
 

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 
 from kraftcheck.kraft_model.recovery import Recovery
 from kraftcheck.kraft_model.recovery.base import (
-    elect_from_isr,
+    clean_election_leader,
     partition_after_record,
-    partition_change_record,
     partition_from_metadata,
+    record_of_changed_partition_fields,
 )
 from kraftcheck.kraft_model.recovery.contracts import expected_partition_from_metadata
 from kraftcheck.kraft_model.recovery.records import (
@@ -285,7 +285,7 @@ class IsrShrunkWithoutElection(RegistersAfterUncleanShutdown, variant="isr-shrun
     """After an unclean shutdown the ISR shrinks without an election, even if the broker leads (KAFKA-18106)."""
 
     def _after_unclean_shutdown(self, me: Controller, broker: ModelValue) -> PartitionChangeRecord:
-        return partition_change_record(me.partition, isr=me.partition.isr - {broker} or me.partition.isr)
+        return record_of_changed_partition_fields(me.partition, isr=me.partition.isr - {broker} or me.partition.isr)
 
 
 class EligibleController(Controller):
@@ -333,17 +333,17 @@ class EligibleLeaders(Recovery, variant="eligible-leaders"):
         assert isinstance(me, EligibleController)
         isr = me.partition.isr - {broker}
         if me.partition.leader != broker:
-            return partition_change_record(me.partition, isr=isr)
-        leader = elect_from_isr(isr, me.fenced)
+            return record_of_changed_partition_fields(me.partition, isr=isr)
+        leader = clean_election_leader(isr, me.fenced)
         if isinstance(leader, Nil):
-            leader = elect_from_isr(me.eligible, me.fenced)
+            leader = clean_election_leader(me.eligible, me.fenced)
             isr = isr if isinstance(leader, Nil) else frozenset({leader})
-        return partition_change_record(me.partition, leader=leader, isr=isr)
+        return record_of_changed_partition_fields(me.partition, leader=leader, isr=isr)
 
     def _with(self, me: Controller, broker: ModelValue) -> PartitionChangeRecord:
         assert isinstance(me, EligibleController)
         if broker in me.eligible and not me.partition.isr:
-            return partition_change_record(me.partition, leader=broker, isr=frozenset({broker}))
+            return record_of_changed_partition_fields(me.partition, leader=broker, isr=frozenset({broker}))
         return super()._with(me, broker)
 
     def _min_isr_of(self, me: Broker, shared: Shared) -> int:

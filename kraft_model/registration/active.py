@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.registration.base import RegistrationBase, is_majority
+from kraftcheck.kraft_model.registration.base import RegistrationBase, includes_majority_of_voters
 from kraftcheck.kraft_model.registration.records import (
     UNREGISTRATION_LEVEL,
     AdminResponse,
@@ -218,7 +218,9 @@ class RegistrationActiveController(RegistrationBase):
             return
         if shared.committed == len(shared.log):
             return
-        if not is_majority(frozenset(node for node in self.controllers if running[node]), self.voters(shared)):
+        if not includes_majority_of_voters(
+            frozenset(node for node in self.controllers if running[node]), self.voters(shared)
+        ):
             return
         told = {(due.offset, shared.log[due.offset - 1]) for due in me.due if isinstance(due.response, AdminResponse)}
         answers = [due.response for due in me.due]
@@ -252,7 +254,7 @@ class RegistrationActiveController(RegistrationBase):
         for kept in range(shared.committed, len(shared.log) + 1):
             voters = self.voters(shared, kept)
             running = frozenset(node for node in self.controllers if cursors[node] >= 0)
-            for node in ordered(running & voters) if is_majority(running, voters) else ():
+            for node in ordered(running & voters) if includes_majority_of_voters(running, voters) else ():
                 if cursors[node] == shared.committed:
                     yield self._elected(shared, node, kept)
 

@@ -53,7 +53,7 @@ def image_after_record(image: Image, record: LogRecord) -> Image:
     return image.but(voters=record.voters)
 
 
-def image_from_log(snapshot: Image, log: tuple[LogRecord, ...]) -> Image:
+def image_after_log(snapshot: Image, log: tuple[LogRecord, ...]) -> Image:
     """Return the image after the records of a log are applied to the image `snapshot`."""
     for record in log:
         snapshot = image_after_record(snapshot, record)
@@ -67,7 +67,7 @@ def version_to_read_record(record: LogRecord) -> int:
     return UNREGISTRATION_LEVEL if isinstance(record, UnregisterControllerRecord) else 1
 
 
-def is_majority(some: frozenset[ModelValue], voters: frozenset[ModelValue]) -> bool:
+def includes_majority_of_voters(some: frozenset[ModelValue], voters: frozenset[ModelValue]) -> bool:
     """Return whether the nodes form a majority of the voters."""
     return 2 * len(some & voters) > len(voters)
 
@@ -155,15 +155,15 @@ class RegistrationBase(Protocol):
 
     def image(self, shared: Shared) -> Image:
         """Return the active controller's image: it applies its records before they are committed."""
-        return image_from_log(self.snapshot(), shared.log)
+        return image_after_log(self.snapshot(), shared.log)
 
     def voters(self, shared: Shared, kept: int | None = None) -> frozenset[ModelValue]:
         """Return the voters: the latest VotersRecord, committed or not (KIP-853), or the static configuration."""
-        return shared.voters if self.static else image_from_log(self.snapshot(), shared.log[:kept]).voters
+        return shared.voters if self.static else image_after_log(self.snapshot(), shared.log[:kept]).voters
 
     def committed_image(self, shared: Shared) -> Image:
         """Return the image of the committed records."""
-        return image_from_log(self.snapshot(), shared.log[: shared.committed])
+        return image_after_log(self.snapshot(), shared.log[: shared.committed])
 
     def _is_member(self, me: Node, shared: Shared) -> bool:
         """Whether the committed records register a node."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftcheck.kraft_model.registration.base import RegistrationBase, image_from_log, version_to_read_record
+from kraftcheck.kraft_model.registration.base import RegistrationBase, image_after_log, version_to_read_record
 from kraftcheck.kraft_model.registration.records import (
     Broker,
     Controller,
@@ -59,7 +59,7 @@ class RegistrationNodes(RegistrationBase):
 
     def _is_registered(self, me: Node, shared: Shared) -> bool:
         """Whether the applied records register this incarnation of a node."""
-        image = image_from_log(self.snapshot(), shared.log[: me.cursor])
+        image = image_after_log(self.snapshot(), shared.log[: me.cursor])
         registrations = image.controllers if isinstance(me, Controller) else image.brokers
         return me.id in registrations and registrations[me.id].incarnation == me.incarnation
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from kraftcheck.kraft_model.registration.base import (
     RegistrationBase,
-    image_from_log,
-    is_majority,
+    image_after_log,
+    includes_majority_of_voters,
     version_to_read_record,
 )
 from kraftcheck.kraft_model.registration.records import (
@@ -122,7 +122,7 @@ class RegistrationProperties(RegistrationBase):
         return all(self._fits(shared, place) for place in range(len(shared.log)))
 
     def _fits(self, shared: Shared, place: int) -> bool:
-        image, record = image_from_log(self.snapshot(), shared.log[:place]), shared.log[place]
+        image, record = image_after_log(self.snapshot(), shared.log[:place]), shared.log[place]
         if isinstance(record, UnregisterControllerRecord):
             return record.controller in image.controllers
         if isinstance(record, UnregisterBrokerRecord):
@@ -146,7 +146,7 @@ class RegistrationProperties(RegistrationBase):
         for record in shared.log:
             if (
                 isinstance(record, RegisterControllerRecord | RegisterBrokerRecord)
-                and _registered_node(record) == me.id
+                and _node_of_registration_record(record) == me.id
             ):
                 if type(record) is not kind or record.incarnation > me.incarnation:
                     return False
@@ -164,7 +164,7 @@ class RegistrationProperties(RegistrationBase):
         standing: dict[tuple[type, ModelValue], int] = {}
         for record in shared.log:
             if isinstance(record, RegisterControllerRecord | RegisterBrokerRecord):
-                key = (type(record), _registered_node(record))
+                key = (type(record), _node_of_registration_record(record))
                 if standing.get(key) == record.incarnation:
                     return False
                 standing[key] = record.incarnation
@@ -235,7 +235,7 @@ class RegistrationProperties(RegistrationBase):
         """Every rejection is justified by some prefix of the log. New RPC, Errors; KIP-853; KIP-584."""
         if not isinstance(me.outcome, Outcome) or me.outcome.error not in REFUSAL_ERRORS:
             return True
-        images = [image_from_log(self.snapshot(), shared.log[:end]) for end in range(len(shared.log) + 1)]
+        images = [image_after_log(self.snapshot(), shared.log[:end]) for end in range(len(shared.log) + 1)]
         return any(self._is_reason(me.outcome, image, shared) for image in images)
 
     def _is_reason(self, outcome: Outcome, image: Image, shared: Shared) -> bool:
@@ -371,7 +371,7 @@ class RegistrationProperties(RegistrationBase):
         missing = [one for one in shared.voters - frozenset(image.controllers) if not running[one]]
         up = frozenset(one for one in self.controllers if running[one])
         old = any(member.supports <= self.initial_level for member in members)
-        return old or bool(missing) or not is_majority(up, self.voters(shared))
+        return old or bool(missing) or not includes_majority_of_voters(up, self.voters(shared))
 
     @temporal(fairness=FAIRNESS)
     def upgrades_happen(self) -> Formula:
@@ -392,7 +392,7 @@ class RegistrationProperties(RegistrationBase):
     def nobody_commits(self, shared: Shared, running: Map[ModelValue | Name, bool]) -> bool:
         """Too few voters run for any record to be committed."""
         up = frozenset(one for one in self.controllers if running[one])
-        return not is_majority(up, self.voters(shared))
+        return not includes_majority_of_voters(up, self.voters(shared))
 
     @temporal(fairness=FAIRNESS)
     def controllers_register(self) -> Formula:
@@ -405,5 +405,5 @@ class RegistrationProperties(RegistrationBase):
         )
 
 
-def _registered_node(record: RegisterControllerRecord | RegisterBrokerRecord) -> ModelValue:
+def _node_of_registration_record(record: RegisterControllerRecord | RegisterBrokerRecord) -> ModelValue:
     return record.controller if isinstance(record, RegisterControllerRecord) else record.broker

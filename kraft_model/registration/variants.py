@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from kraftcheck.kraft_model.registration import Registration
 from kraftcheck.kraft_model.registration.active import response_to
-from kraftcheck.kraft_model.registration.base import image_from_log
+from kraftcheck.kraft_model.registration.base import image_after_log
 from kraftcheck.kraft_model.registration.records import (
     Admin,
     AdminResponse,
@@ -91,7 +91,7 @@ class UnregistrationNotDurable(Registration, variant="not-durable"):
 
     def _elected(self, shared: Shared, node: ModelValue, kept: int) -> Step:
         log = tuple(
-            VotersRecord(image_from_log(self.snapshot(), shared.log[:place]).voters)
+            VotersRecord(image_after_log(self.snapshot(), shared.log[:place]).voters)
             if isinstance(record, UnregisterControllerRecord)
             else record
             for place, record in enumerate(shared.log[:kept])

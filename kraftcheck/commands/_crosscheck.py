@@ -19,7 +19,7 @@ from kraftcheck.files import TemporaryFolder
 from kraftcheck.reporting.crosscheck import CrosscheckResult
 from kraftcheck.reporting.lines import ProgressMeter
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.tla.view import action_named_by_label
+from kraftcheck.spec.tla.view import action_name_of_label
 from kraftcheck.spec.values import escape_invisible
 from kraftcheck.traces.crosscheck import DumpComparer, graph_depth, step_counts_by_action
 from kraftcheck.traces.formats.tlc_dump import read_graph, read_states
@@ -58,7 +58,7 @@ def _compare_with_dump(
     else:
         graph = read_graph(dump, limit_bytes=limit)
         for *_, edge in graph.edges(data=True):
-            edge["action"] = action_named_by_label(job.protocol, edge["action"])
+            edge["action"] = action_name_of_label(job.protocol, edge["action"])
         outcome.states, outcome.edges = comparison.graph(graph)
         outcome.their_distinct = outcome.states.theirs
         outcome.their_actions, outcome.their_depth = step_counts_by_action(graph), graph_depth(graph)
@@ -106,7 +106,9 @@ def crosscheck_spec(job: SearchJob, config: tuple[str, str], arguments: argparse
         folder = temporary.path
         copy = tlc.copy_modules(arguments.spec, folder)
         file, text = config
-        text, options, left_out = tlc.config_for_tlc(text, file, tlc.cfg_keywords_tlc_lacks(tool.class_path))
+        text, options, left_out = tlc.remove_unknown_cfg_keywords(
+            text, file, tlc.cfg_keywords_tlc_lacks(tool.class_path)
+        )
         config_copy = folder / "model.cfg"
         config_copy.write_text(text, encoding="utf-8")
         tlc.require_tlc_parses(tool, copy)
@@ -134,7 +136,7 @@ def crosscheck_spec(job: SearchJob, config: tuple[str, str], arguments: argparse
             outcome.notes.append(f"{more}: only the counts were compared; --compare-states N raises the limit")
     outcome.tlc, outcome.their_distinct, outcome.their_depth = done, done.distinct, done.depth
     initial = next(iter(done.actions), None)  # TLC counts the initial predicate first, under any name
-    own = partial(action_named_by_label, job.protocol)
+    own = partial(action_name_of_label, job.protocol)
     outcome.their_actions = {own(name) or name: times for name, times in done.actions.items() if name != initial}
     _note_unknown_actions(job, outcome, arguments)
     outcome.notes += [f"{keyword}: not supported by this version of TLC; left out" for keyword in left_out]

@@ -9,7 +9,7 @@ from kraftcheck.catalogue import SearchJob
 from kraftcheck.explorer.graph import (
     MOST_WRITTEN_STATES,
     PARQUET_ENDING,
-    checked_graph_size_text,
+    describe_graph_size_or_raise,
     graph_around_behaviour,
     graph_writer,
     search_with_graph,
@@ -63,7 +63,7 @@ class RequestedGraph:
             trace, most = result.violations[0].trace, asked.graph_most or MOST_WRITTEN_STATES
             graph = graph_around_behaviour(Semantics(self._job.protocol), trace, asked.graph_around, most, self._text)
         if graph is not None:
-            said = checked_graph_size_text(graph, asked.graph, asked.graph_most)
+            said = describe_graph_size_or_raise(graph, asked.graph, asked.graph_most)
             if not asked.quiet:
                 print_lines(note_lines([f"{asked.graph}: {said}"]))
             write_graph(graph, asked.graph)

@@ -18,7 +18,7 @@ from kraftcheck.catalogue import (
 )
 from kraftcheck.jobs import configuration_with_settings, leniently_bound_job
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
+from kraftcheck.kraft_model.quorum.variants.kafka import with_known_kafka_differences
 from kraftcheck.lockstep.survey import LockstepTask, prefix_errors_with_file
 from kraftcheck.lockstep.walks import COVER_FETCH_LIMIT, WalkFile, non_default_settings, read_walk
 from kraftcheck.reporting.lines import print_warnings
@@ -103,7 +103,9 @@ def _class_with_known_differences(
     protocol: type[Quorum], arguments: argparse.Namespace, without: Sequence[str]
 ) -> type[Quorum]:
     """Return the model class adapted to Kafka's known differences; with `--no-known`, the plain class."""
-    kafka = as_kafka(protocol, disk=arguments.disk, without=without)  # checks the names of `without`
+    kafka = with_known_kafka_differences(
+        protocol, disk=arguments.disk, without=without
+    )  # checks the names of `without`
     return kafka if arguments.known else protocol
 
 

@@ -53,7 +53,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.resume_if_present:
-        _set_resume_option(arguments)
+        _resume_if_checkpoint_exists(arguments)
     whole = arguments.graph is not None and arguments.graph_around is None
     with (
         requested_model(arguments) as model,
@@ -84,7 +84,7 @@ def _requested_graph(job: SearchJob, arguments: argparse.Namespace) -> Requested
     return RequestedGraph(job, arguments)
 
 
-def _set_resume_option(arguments: argparse.Namespace) -> None:
+def _resume_if_checkpoint_exists(arguments: argparse.Namespace) -> None:
     """Turn `--checkpoint` into `--resume` if the folder holds a checkpoint."""
     if "checkpoint" not in arguments:
         raise InputError("--resume-if-present: no folder; add --checkpoint DIR")

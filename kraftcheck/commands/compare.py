@@ -24,7 +24,7 @@ from kraftcheck.processes import EXIT_INTERRUPTED
 from kraftcheck.reporting.as_json import result_as_json
 from kraftcheck.reporting.lines import HEAD, PLAIN, WARNING, Line, print_lines, table_lines
 from kraftcheck.reporting.output import LIMIT_OPTIONS, OutputFiles, search_header_lines
-from kraftcheck.reporting.report import search_as_data, write_report
+from kraftcheck.reporting.report import search_as_report_data, write_report
 from kraftcheck.runner import exit_code, run_job
 from kraftcheck.spec.errors import InputError
 
@@ -85,16 +85,16 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"{twice[0]}: the variant is given twice; give it once")
     variants = {name: find_variant(base, name) for name in arguments.variants}
     with OutputFiles(arguments, "json", "report") as files:
-        groups = list(_search_each_configuration(_jobs_by_configuration(base, variants, arguments), arguments))
+        groups = list(_search_each_configuration(_jobs_of_each_configuration(base, variants, arguments), arguments))
         files.json(lambda: [content for group in groups for content in runs_as_json(group)])
         runs = [one for group in groups for one in group]
-        pages = (search_as_data(one.job, one.result, {"label": one.label}) for one in runs)
+        pages = (search_as_report_data(one.job, one.result, {"label": one.label}) for one in runs)
         files.file("report", lambda path: write_report(path, list(pages)))
         print_lines(comparison_tables(groups, quiet=arguments.quiet))
-        return _exit_code_of_runs(runs)
+        return _exit_code_of_runs_or_raise(runs)
 
 
-def _exit_code_of_runs(runs: Sequence[ComparedRun]) -> int:
+def _exit_code_of_runs_or_raise(runs: Sequence[ComparedRun]) -> int:
     """Return the most severe exit code; raise the error that ended the comparison, after the rows before it."""
     for one in runs:
         if one.error is not None:
@@ -103,7 +103,7 @@ def _exit_code_of_runs(runs: Sequence[ComparedRun]) -> int:
     return next(code for code in EXIT_CODES_BY_SEVERITY if code in codes)
 
 
-def _jobs_by_configuration(
+def _jobs_of_each_configuration(
     base: Model, variants: dict[str, Model], arguments: argparse.Namespace
 ) -> list[tuple[SearchJob, VariantJobs]]:
     """Return the jobs of each configuration: the base's, and one for each variant."""
@@ -111,7 +111,9 @@ def _jobs_by_configuration(
     beside = list(variants.values())
     for name, model in variants.items():
         chosen = arguments.config or model.own_configuration or base.own_configuration
-        by_configuration.setdefault(chosen, []).append((name, _variant_job(model, chosen, arguments, beside)))
+        by_configuration.setdefault(chosen, []).append(
+            (name, _job_of_base_or_variant(model, chosen, arguments, beside))
+        )
     return [(_base_job(base, chosen, jobs, arguments, beside), jobs) for chosen, jobs in by_configuration.items()]
 
 
@@ -120,13 +122,13 @@ def _base_job(
 ) -> SearchJob:
     """Return the job of the base in the configuration of its variants, whose start or view the base may lack."""
     try:
-        return _variant_job(base, chosen, arguments, beside)
+        return _job_of_base_or_variant(base, chosen, arguments, beside)
     except InputError as error:
         what = f"configuration {variants[0][1].config_name} of variant {', '.join(name for name, _ in variants)}"
         raise InputError(f"{what} does not fit the base model; name one that fits both by --config: {error}") from error
 
 
-def _variant_job(
+def _job_of_base_or_variant(
     model: Model, configuration: str | None, arguments: argparse.Namespace, beside: list[Model]
 ) -> SearchJob:
     with locate_protocol_errors(model):

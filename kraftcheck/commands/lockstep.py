@@ -24,18 +24,18 @@ from kraftcheck.lockstep.walks import DEFAULT_DEPTH, DEFAULT_RUNS
 from kraftcheck.reporting.lines import HEAD, ProgressMeter, escape_control_characters, print_lines
 from kraftcheck.reporting.lockstep import (
     VerdictCell,
-    agrees_with_model,
+    all_walks_agree_with_model,
     campaign_as_json,
     campaign_as_report_data,
     campaign_report_lines,
-    code_coverage_table,
+    code_coverage_markdown,
     count_walks_by_finding,
     edge_cover_as_json,
     edge_cover_lines,
     lockstep_exit_code,
     verdict_cell,
     verdicts_by_version_table,
-    version_change_lines,
+    version_change_markdown,
 )
 from kraftcheck.reporting.output import OutputFiles, convert_write_errors
 from kraftcheck.reporting.report import write_report
@@ -103,29 +103,29 @@ def declare(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from kraftcheck.commands._lockstep import lockstep_tasks
 
-    arguments.kafka = versions = _kafka_versions(arguments)
+    arguments.kafka = versions = _kafka_versions_that_fit_options(arguments)
     with OutputFiles(arguments, "json", "reach", "report") as files:
         asked = list(lockstep_tasks(arguments))
-        _check_junit_test_option(arguments, asked)
+        _require_tasks_fit_junit_test(arguments, asked)
         with ProgressMeter("walks", quiet=arguments.quiet) as meter:
             driven = list(
                 _run_versions(versions, lambda kafka: _run_tasks_on_version(kafka, asked, arguments, meter, files))
             )
         changed = _changes_between_kafka_versions(driven, asked, versions, arguments)
-        _write_output_files(driven, asked, files, changed)
+        _write_json_and_report(driven, asked, files, changed)
         if len(versions) > 1:
             _print_versions_table(driven, asked, versions)
-            print("\n".join(("", *version_change_lines(changed)) if changed else ()), end="\n" if changed else "")
+            print("\n".join(("", *version_change_markdown(changed)) if changed else ()), end="\n" if changed else "")
         else:
             _print_findings(driven[0], asked, quiet=arguments.quiet)
         made = [one for kafka in driven for one in kafka.made]
         if changed is not None:
             return int(bool(changed.findings) or not changed.agreed)
-        _raise_driver_problem(driven[-1].made if arguments.changes else made)
+        _raise_if_driver_or_all_tasks_failed(driven[-1].made if arguments.changes else made)
     return _exit_code(made)
 
 
-def _kafka_versions(arguments: argparse.Namespace) -> list[str]:
+def _kafka_versions_that_fit_options(arguments: argparse.Namespace) -> list[str]:
     """Return the versions of Kafka; those of one mixed cluster as one text."""
     from kraftcheck.lockstep.process import is_mixed_version_text
 
@@ -148,7 +148,7 @@ def _require_options_fit_versions(arguments: argparse.Namespace, given: Sequence
             raise InputError(f"--{option}: several versions of Kafka are given; give one")
 
 
-def _check_junit_test_option(arguments: argparse.Namespace, asked: Sequence[LockstepTask]) -> None:
+def _require_tasks_fit_junit_test(arguments: argparse.Namespace, asked: Sequence[LockstepTask]) -> None:
     """Refuse `--junit-test` for more than one walk or version, or with Kafka's log on disk."""
     from kraftcheck.lockstep.junit import refuse_foreign_folder
 
@@ -180,7 +180,7 @@ def _run_tasks_on_version(
     from kraftcheck.lockstep.survey import TaskResult, rare_garbage_collection
 
     if is_mixed_version_text(kafka):
-        return _walk_on_mixed_cluster(kafka, tasks, arguments, meter, files)
+        return _run_tasks_on_mixed_cluster(kafka, tasks, arguments, meter, files)
     try:
         path = classpath(kafka, disk=arguments.disk)
         reach = CoverageRecorder(path) if arguments.reach else None
@@ -194,11 +194,11 @@ def _run_tasks_on_version(
             driver.logs = None if arguments.logs is None else str(_make_log_folder(arguments.logs))
             driven.made.extend(_run_tasks(driver, path.version, tasks, arguments, meter, files))
         if reach is not None and not driver.died:
-            files.lines("reach", lambda: code_coverage_table(reach.classes()))
+            files.lines("reach", lambda: code_coverage_markdown(reach.classes()))
     return driven
 
 
-def _walk_on_mixed_cluster(
+def _run_tasks_on_mixed_cluster(
     kafka: str, tasks: Sequence[LockstepTask], arguments: argparse.Namespace, meter: ProgressMeter, files: OutputFiles
 ) -> VersionRun:
     """Run all tasks on one cluster of several versions of Kafka."""
@@ -275,7 +275,7 @@ def _exit_code(made: Sequence[TaskResult]) -> int:
     return lockstep_exit_code(made)
 
 
-def _raise_driver_problem(made: Sequence[TaskResult]) -> None:
+def _raise_if_driver_or_all_tasks_failed(made: Sequence[TaskResult]) -> None:
     """Raise the error that ended the Java process, or that prevented every task."""
     problems = [one.problem for one in made if one.problem is not None]
     if len(made) == len(problems) == 1 or any(isinstance(problem, DriverDied) for problem in problems):
@@ -308,7 +308,7 @@ def _changes_between_kafka_versions(
     if not arguments.changes or not is_whole:
         return None
     compared = [
-        VersionResults(kafka, name, agrees_with_model(one.made), [*map(count_walks_by_finding, one.made)])
+        VersionResults(kafka, name, all_walks_agree_with_model(one.made), [*map(count_walks_by_finding, one.made)])
         for kafka, name, one in zip(versions, _version_names(driven, versions), driven, strict=True)
     ]
     jars = lambda kafka: classpath(kafka, disk=arguments.disk).entries[1:]  # noqa: E731
@@ -327,7 +327,7 @@ def _print_findings(driven: VersionRun, asked: Sequence[LockstepTask], *, quiet:
             print_lines(edge_cover_lines(one.cover) if one.cover is not None else [])
 
 
-def _write_output_files(
+def _write_json_and_report(
     driven: Sequence[VersionRun], asked: Sequence[LockstepTask], files: OutputFiles, changed: VersionChanges | None
 ) -> None:
     """Write the files of `--json` and `--report`, unless no task was started."""

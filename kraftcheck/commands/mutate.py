@@ -105,14 +105,14 @@ def run(arguments: argparse.Namespace) -> int:
             print_lines(_header_lines(model, jobs, mutants))
         print_warnings(f"{job.config_name}: {NOTHING_CHECKED_WARNING}" for job in jobs if job.options.checks_nothing)
         changed = {function.function.__code__.co_filename for function in functions}
-        baselines, verdicts = _judge_mutants(jobs, modules, changed, mutants, arguments)
+        baselines, verdicts = _record_baselines_and_judge_mutants(jobs, modules, changed, mutants, arguments)
         judged = [(mutant, verdicts[mutant.name]) for mutant in mutants if mutant.name in verdicts]
         is_whole = len(judged) == len(mutants)
         about = {
             "model": model.name,
             "variant": model.protocol.variant,
             "configurations": _baselines_as_json(baselines),
-            **_progress_as_json(len(mutants), is_whole=is_whole),
+            **_completeness_as_json(len(mutants), is_whole=is_whole),
         }
         files.json(lambda: mutation_report_as_json(judged, explanations, about))
         print_lines(mutation_report_lines(judged, explanations, quiet=arguments.quiet, is_whole=is_whole))
@@ -123,7 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
     return int(arguments.strict and not all(map(explanations.of, survived)))
 
 
-def _judge_mutants(
+def _record_baselines_and_judge_mutants(
     jobs: list[SearchJob],
     modules: list[ModuleType],
     files: set[str],
@@ -214,7 +214,7 @@ def _baselines_as_json(baselines: Iterable[BaselineRun]) -> dict[str, Any]:
     }
 
 
-def _progress_as_json(chosen: int, *, is_whole: bool) -> dict[str, Any]:
+def _completeness_as_json(chosen: int, *, is_whole: bool) -> dict[str, Any]:
     result, limit = ("ok", None) if is_whole else ("incomplete", INTERRUPTED_LIMIT)
     return {"result": result, "limit": limit, "chosen": chosen}
 

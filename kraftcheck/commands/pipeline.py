@@ -42,7 +42,7 @@ from kraftcheck.traces.pipeline.driver import (
     file_replayer_arguments,
     find_input_files,
     identity_of_output,
-    watch_input_files,
+    poll_unchanged_input_files,
 )
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"--table-format: expected a URI in --out, found {arguments.out}; paths get Parquet files")
     with requested_model(arguments) as model, OutputFiles(arguments, "json") as files:
         names, out, follow = arguments.inputs, Path(arguments.out), arguments.follow
-        rounds = watch_input_files(names, out) if follow else iter([find_input_files(names, out)])
+        rounds = poll_unchanged_input_files(names, out) if follow else iter([find_input_files(names, out)])
         first = next(rounds)
         job, warnings = leniently_bound_job(model, arguments)
         print_warnings(warnings)
@@ -117,15 +117,15 @@ def _run_on_uris(arguments: argparse.Namespace) -> int:
     for name in (*arguments.inputs, arguments.out):
         if not is_uri(name):
             raise InputError(f"{name}: expected a URI, as another argument is one; write file://{real_path(name)}")
-    from kraftcheck.traces.pipeline.stored import DELTA_SETTINGS, SparkTableStore
+    from kraftcheck.traces.pipeline.stored import DELTA_SETTINGS, SparkTableRunnerAndStore
 
     form = arguments.table_format or ("delta" if find_spec("delta") else "parquet")
     with requested_model(arguments) as model, OutputFiles(arguments, "json") as files:
         job, warnings = leniently_bound_job(model, arguments)
         print_warnings(warnings)
         with _start_spark(job, **dict(DELTA_SETTINGS if form == "delta" else ())) as cluster:
-            stored = SparkTableStore(
-                cluster, job.protocol, _replayer_arguments_of_job(job, arguments), arguments.out, form
+            stored = SparkTableRunnerAndStore(
+                cluster, job.protocol, _replayer_arguments_as_json(job, arguments), arguments.out, form
             )
             summary = _replay_files(stored, stored, stored.inputs(arguments.inputs), quiet=arguments.quiet)
         print_lines(pipeline_lines(summary, quiet=arguments.quiet))
@@ -145,7 +145,7 @@ def _replay_files(runner: BatchRunner, output: BatchStore, inputs: list[InputFil
 @contextmanager
 def _replay_runner(job: SearchJob, arguments: argparse.Namespace, output: PipelineFolder) -> Iterator[BatchRunner]:
     """Yield what replays files: worker processes if asked for, or where there is no Spark; else Spark."""
-    task = _replayer_arguments_of_job(job, arguments)
+    task = _replayer_arguments_as_json(job, arguments)
     on_spark = bool(job.options.master or job.options.conf)
     if arguments.processes and on_spark:
         raise InputError("--workers: replays without Spark; remove it, or remove --master and --conf")
@@ -176,7 +176,7 @@ def _start_spark(job: SearchJob, **settings: str) -> SparkApplication:
     )
 
 
-def _replayer_arguments_of_job(job: SearchJob, arguments: argparse.Namespace) -> str:
+def _replayer_arguments_as_json(job: SearchJob, arguments: argparse.Namespace) -> str:
     """Return the arguments of the tasks."""
     return file_replayer_arguments(
         job.protocol, job.options, limit_bytes=arguments.max_size, seen_as=job.seen_as, seconds=arguments.trace_time,

@@ -35,8 +35,8 @@ from kraftcheck.reporting.lines import (
 )
 from kraftcheck.reporting.output import OutputFiles, write_counterexamples
 from kraftcheck.reporting.replay import replay_as_json, replay_exit_code, replay_lines, verdict_counts_line
-from kraftcheck.reporting.report import replay_as_data, replayed_state_as_step, write_report
-from kraftcheck.runner import simplify_trace
+from kraftcheck.reporting.report import replay_as_report_data, replayed_state_as_step, write_report
+from kraftcheck.runner import simplify_violating_trace
 from kraftcheck.spec.errors import InputError
 from kraftcheck.traces.replay.replayer import Replay, ReplayedState, ReplayVerdict
 from kraftcheck.traces.trace import TraceFormat
@@ -74,13 +74,13 @@ def run(arguments: argparse.Namespace) -> int:
         for replay, walked in _replay_traces(job, arguments):
             replays.append(replay)
             if arguments.report:
-                runs.append(replay_as_data(job, replay, walked))
+                runs.append(replay_as_report_data(job, replay, walked))
             if replay.verdict is ReplayVerdict.UNREADABLE:
                 print(escape_control_characters(f"kraftcheck: error: {replay.problem}"), file=sys.stderr)
             else:
                 print_lines(replay_lines(replay, quiet=arguments.quiet))
             if arguments.simplify and replay.verdict is ReplayVerdict.CONFORMS:
-                print_lines(_simplified_trace_lines(job, replay, walked, arguments, simpler))
+                print_lines(_simplify_trace_and_yield_lines(job, replay, walked, arguments, simpler))
         verdicts = Counter[str](replay.verdict for replay in replays)
         if len(replays) > 1:
             print_lines([verdict_counts_line(verdicts)])
@@ -96,7 +96,7 @@ def _replay_traces(job: SearchJob, arguments: argparse.Namespace) -> Iterator[tu
     with ProgressMeter("states replayed", quiet=arguments.quiet) as meter, _parquet_writer(arguments, job) as tables:
         watches = [walked.append] if arguments.report or arguments.simplify else []
         watches += [tables.watch] if tables else []
-        watch = partial(_call_on_replayed_states, watches) if watches else None
+        watch = partial(_call_watchers_on_replayed_state, watches) if watches else None
         partly: dict[str, Any] = {"reach_first": arguments.reach_first}
         replayer = job.replayer(limit_bytes=arguments.max_size, report=meter.add, watch=watch, **partly)
         for file in arguments.traces:
@@ -107,11 +107,13 @@ def _replay_traces(job: SearchJob, arguments: argparse.Namespace) -> Iterator[tu
                 walked.clear()
 
 
-def _simplified_trace_lines(
+def _simplify_trace_and_yield_lines(
     job: SearchJob, replay: Replay, walked: list[ReplayedState], arguments: argparse.Namespace, simpler: list[Violation]
 ) -> Iterator[Line]:
     """Yield a shrunk trace as lines, and append it to `simpler`."""
-    simplified = simplify_trace(job, tuple(replayed_state_as_step(one) for one in walked), replay.violated, arguments)
+    simplified = simplify_violating_trace(
+        job, tuple(replayed_state_as_step(one) for one in walked), replay.violated, arguments
+    )
     if simplified is None:
         yield [(FAINT, "  Note: --simplify: this trace violates no property in its last state")]
         return
@@ -134,6 +136,6 @@ def _parquet_writer(arguments: argparse.Namespace, job: SearchJob) -> AbstractCo
     return ReplayTableWriter(arguments.parquet, job.protocol, job.options)
 
 
-def _call_on_replayed_states(watches: Iterable[Callable[[ReplayedState], None]], step: ReplayedState) -> None:
+def _call_watchers_on_replayed_state(watches: Iterable[Callable[[ReplayedState], None]], step: ReplayedState) -> None:
     for watch in watches:
         watch(step)

@@ -46,9 +46,9 @@ SPARK_ENGINE = WALK_ENGINES[1]
 
 
 def _walk_plan(arguments: argparse.Namespace) -> WalkPlan:
-    from kraftcheck.explorer.compiling import ensure_cache_folder
+    from kraftcheck.explorer.compiling import replace_unusable_cache_folder
 
-    ensure_cache_folder()
+    replace_unusable_cache_folder()
     from kraftcheck.explorer.random_walks import WalkPlan
 
     return WalkPlan(arguments.runs, arguments.depth, arguments.seed, least=arguments.min_depth)
@@ -67,7 +67,7 @@ def walk_locally(job: SearchJob, arguments: argparse.Namespace, files: OutputFil
             ending = {"properties": names_of_checks(job.options), "--continue": job.options.keep_going}
             identity = {**identity_of_corpus(job.protocol, job.options, plan), **ending}
             folder = stack.enter_context(CorpusFolder(arguments.out, identity))
-            keep, there = _walk_keeper(job, arguments.out, files), folder.walks(plan.runs)
+            keep, there = _walk_file_writer(job, arguments.out, files), folder.walks(plan.runs)
         compiles = None if arguments.quiet else announce_compiling
 
         def work(options: SearchRequest) -> Result:
@@ -79,7 +79,7 @@ def walk_locally(job: SearchJob, arguments: argparse.Namespace, files: OutputFil
     return result
 
 
-def _walk_keeper(job: SearchJob, out: Path, files: OutputFiles) -> Callable[[int, Behaviour], None]:
+def _walk_file_writer(job: SearchJob, out: Path, files: OutputFiles) -> Callable[[int, Behaviour], None]:
     """Return the function that writes a walk; an error in writing ends the walks, and is raised after the report."""
     from kraftcheck.traces.corpus import WalkWriter, walk_file_path
 

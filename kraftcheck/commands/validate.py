@@ -89,30 +89,32 @@ def run(arguments: argparse.Namespace) -> int:
     with OutputFiles(arguments, "json", "report", "junit", "parquet", "events") as files:
         if arguments.parquet and find_spec("pyarrow") is None:
             raise InputError("--parquet needs the package pyarrow: pip install 'kraftcheck[parquet]'")
-        from kraftcheck.reporting.validation import ClusterTimeline, timeline_from_logs, write_cluster_page
+        from kraftcheck.reporting.validation import ClusterTimeline, timeline_by_log_time, write_cluster_page
 
         life = ClusterTimeline() if arguments.report else None
         found = _run_validation(arguments, life)
         from kraftcheck.reporting.validation import validation_as_json, validation_lines, write_validation_junit
-        from kraftcheck.validation.event_stream import write_stream
+        from kraftcheck.validation.event_stream import write_event_stream
 
         print_lines(validation_lines(found, quiet=arguments.quiet))
         files.json(lambda: validation_as_json(found))
         files.file("junit", partial(write_validation_junit, found))
         files.file(
             "report",
-            lambda path: write_cluster_page(found, life if life and found.replay else timeline_from_logs(found), path),
+            lambda path: write_cluster_page(
+                found, life if life and found.replay else timeline_by_log_time(found), path
+            ),
         )
         files.file("parquet", partial(_write_events_table, found))
-        files.file("events", partial(write_stream, found.sources.written, list(found.sources.versions)))
+        files.file("events", partial(write_event_stream, found.sources.written, list(found.sources.versions)))
     return found.exit_code
 
 
 def _known_differences_left_out(arguments: argparse.Namespace) -> tuple[str, ...]:
     """Return the names of the known differences to leave out."""
-    from kraftcheck.kraft_model.quorum.variants.kafka import known_differences, require_known_differences
+    from kraftcheck.kraft_model.quorum.variants.kafka import known_difference_classes_by_name, require_known_differences
 
-    known = known_differences(cluster=True)
+    known = known_difference_classes_by_name(cluster=True)
     require_known_differences((*arguments.known, *arguments.without), known, cluster=True)
     left = [name for name in known if arguments.known and name not in arguments.known]
     return tuple(dict.fromkeys((*left, *arguments.without)))
@@ -128,7 +130,7 @@ def _parse_node_paths(texts: list[str]) -> list[tuple[int, Path]]:
     return found
 
 
-def _parse_log_time(option: str, text: str | None) -> int | None:
+def _parse_log_time_ms(option: str, text: str | None) -> int | None:
     from kraftcheck.validation.log4j import parse_timestamp_ms
 
     found = None if text is None else parse_timestamp_ms(text)
@@ -139,15 +141,15 @@ def _parse_log_time(option: str, text: str | None) -> int | None:
 
 def _run_validation(arguments: argparse.Namespace, life: ClusterTimeline | None) -> Validation:
     """Read the inputs, replay the logs that show messages, and check the others and the disks."""
-    from kraftcheck.validation.cluster import ValidationInputs, validate_cluster
+    from kraftcheck.validation.cluster import ValidationInputs, replay_and_check_cluster
     from kraftcheck.validation.log4j import DEFAULT_PATTERN
 
     inputs = ValidationInputs(
         tuple(arguments.paths),
         tuple(_parse_node_paths(arguments.node)),
         arguments.pattern or DEFAULT_PATTERN,
-        since=_parse_log_time("--from", arguments.since),
-        until=_parse_log_time("--to", arguments.until),
+        since=_parse_log_time_ms("--from", arguments.since),
+        until=_parse_log_time_ms("--to", arguments.until),
         limit_bytes=arguments.max_size,
         kafka=arguments.kafka or "",
         without=_known_differences_left_out(arguments),
@@ -157,7 +159,7 @@ def _run_validation(arguments: argparse.Namespace, life: ClusterTimeline | None)
     with ProgressMeter("events read", quiet=arguments.quiet) as meter:
         found = inputs.read(meter.reach)
     with ProgressMeter("events replayed", quiet=arguments.quiet) as meter:
-        validate_cluster(found, inputs, meter.reach, life)
+        replay_and_check_cluster(found, inputs, meter.reach, life)
     return found
 
 

@@ -14,7 +14,7 @@ import argparse
 import time
 
 from kraftcheck.engines import ENGINES
-from kraftcheck.explorer.compiling import compiled_code_folder, ensure_cache_folder
+from kraftcheck.explorer.compiling import compiled_code_folder, replace_unusable_cache_folder
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import Search
 from kraftcheck.reporting.lines import print_warnings
@@ -26,7 +26,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    problem = ensure_cache_folder()
+    problem = replace_unusable_cache_folder()
     print_warnings([problem] if problem else [])
     began = time.monotonic()
     compile_table_engine()

@@ -32,10 +32,10 @@ from kraftcheck.reporting.counterexample import state_changes, step_messages
 from kraftcheck.reporting.lines import count_with_noun
 from kraftcheck.reporting.output import REPORT_EXTENSIONS, write_counterexamples
 from kraftcheck.reporting.report import (
-    behaviour_as_data,
+    behaviour_as_report_data,
+    deduplicate_page_data,
     html_document,
-    pack_page_data,
-    shorten_source_path,
+    shorten_source_path_in_reason,
     write_report,
 )
 from kraftcheck.reporting.scenarios import walk_as_scenario
@@ -108,7 +108,9 @@ class StateInspector:
         """Return the reason of a violation in a node as JSON; None if the evaluation raises."""
         last = [one.step for one in node.way[-2:]]
         try:
-            return shorten_source_path(violation_as_json(self._job.protocol, Violation(name, tuple(last)))["why"])
+            return shorten_source_path_in_reason(
+                violation_as_json(self._job.protocol, Violation(name, tuple(last)))["why"]
+            )
         except InputError:
             return None
 
@@ -256,7 +258,7 @@ class Session:
     def walk(self, number: int) -> dict[str, Any]:
         """Return the walk to a node as report data."""
         with self._lock, locate_protocol_errors(self._tree.job.model):
-            return pack_page_data([self._run(self._tree.node(number))])
+            return deduplicate_page_data([self._run(self._tree.node(number))])
 
     def offers(self, number: int) -> dict[str, Any]:
         """Return the steps and properties of a node; see `StateInspector.offers`."""
@@ -266,7 +268,7 @@ class Session:
     def take(self, number: int, choice: int) -> dict[str, Any]:
         """Take a step from a node and return the walk to the next node as report data."""
         with self._lock, locate_protocol_errors(self._tree.job.model):
-            return pack_page_data([self._run(self._tree.take(number, choice))])
+            return deduplicate_page_data([self._run(self._tree.take(number, choice))])
 
     def save(self, number: int, name: str) -> bytes:
         """Return the content of a file with the walk to a node."""
@@ -275,7 +277,7 @@ class Session:
             return exported_walk_content(self._tree, node, name, lambda: self._run(node), self._inspector.broken(node))
 
     def _run(self, node: VisitedNode) -> dict[str, Any]:
-        """Return the walk to a node in the form of `search_as_data`."""
+        """Return the walk to a node in the form of `search_as_report_data`."""
         job, way = self._tree.job, node.way
         states = [self._state(place, one) for place, one in enumerate(way, start=1)]
         broken = self._inspector.broken(node)
@@ -284,7 +286,7 @@ class Session:
             "why": self._inspector.why(node, broken[0]) if broken else None,
             "title": f"Walk, {count_with_noun(len(way), 'state')}",
             "end": f"violates {', '.join(broken)}" if broken else "",
-            **behaviour_as_data(job.protocol, states, [one.step for one in way]),
+            **behaviour_as_report_data(job.protocol, states, [one.step for one in way]),
         }
         return {
             **job_as_json(job),

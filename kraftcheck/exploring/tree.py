@@ -12,8 +12,8 @@ from kraftcheck.catalogue import SearchJob
 from kraftcheck.explorer.result import TraceStep, behaviour_along, step_of_transition
 from kraftcheck.explorer.transition_system import canonicalizer
 from kraftcheck.reporting.counterexample import state_changes
-from kraftcheck.reporting.lines import lines_as_text
-from kraftcheck.reporting.replay import replay_lines, trace_title
+from kraftcheck.reporting.lines import lines_as_plain_text
+from kraftcheck.reporting.replay import numbered_trace_file_name, replay_lines
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Semantics, Transition, initial_states
 from kraftcheck.spec.language.state import State
@@ -118,7 +118,9 @@ class StateTree:
         found: list[WalkStart] = []
         for replay in replayer.replay(file):
             if walked:
-                found.append(WalkStart(trace_title(replay), self._follow(walked, replayer), _trace_note(replay)))
+                found.append(
+                    WalkStart(numbered_trace_file_name(replay), self._follow(walked, replayer), _trace_note(replay))
+                )
                 walked.clear()
             elif replay.verdict is ReplayVerdict.UNREADABLE:
                 raise InputError(str(replay.problem))
@@ -158,4 +160,4 @@ def _trace_note(replay: Replay) -> str:
         return f"The rest of it cannot be read: {replay.problem}"
     if replay.divergence is None and (replay.claim is None or replay.claim.verdict is ClaimVerdict.SHOWN):
         return "\n".join(replay.notes)
-    return lines_as_text(replay_lines(replay, name=Path(replay.file).name))
+    return lines_as_plain_text(replay_lines(replay, name=Path(replay.file).name))

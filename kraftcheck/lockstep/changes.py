@@ -58,7 +58,7 @@ class VersionChanges(NamedTuple):
         return {**self._asdict(), "findings": [one._asdict() for one in self.findings], "classes": classes}
 
 
-def last_agreeing_version(versions: Sequence[VersionResults]) -> VersionResults:
+def last_agreeing_or_previous_version(versions: Sequence[VersionResults]) -> VersionResults:
     """Return the last version before the newest that agrees; else the one before the newest."""
     return next((one for one in reversed(versions[:-1]) if one.agrees), versions[-2])
 
@@ -72,7 +72,7 @@ def changed_findings(walks: Sequence[str], since: VersionResults, now: VersionRe
     return tuple(found)
 
 
-def class_digests(jars: Iterable[Path]) -> dict[str, str]:
+def kafka_raft_class_digests(jars: Iterable[Path]) -> dict[str, str]:
     """Return the digest of each top-level class of kafka-raft, over the bytes of the class and its nested classes."""
     core = next((jar for jar in jars if jar_contains(jar, CLIENT_CLASS)), None)
     if core is None:
@@ -103,7 +103,7 @@ def compare_versions(
 
     `walks` are the names of the tasks; `jars` returns the jars of a version as the command line names it.
     """
-    since, now = last_agreeing_version(versions), versions[-1]
-    older, newer = (class_digests(jars(one.kafka)) for one in (since, now))
+    since, now = last_agreeing_or_previous_version(versions), versions[-1]
+    older, newer = (kafka_raft_class_digests(jars(one.kafka)) for one in (since, now))
     findings = changed_findings(walks, since, now)
     return VersionChanges(since.name, now.name, since.agrees, findings, compare_class_digests(older, newer))

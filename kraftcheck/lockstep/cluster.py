@@ -31,7 +31,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Term,
     Voter,
 )
-from kraftcheck.kraft_model.quorum.rules import epoch_start, failed_replica, matches_voter
+from kraftcheck.kraft_model.quorum.rules import epoch_start, matches_voter, replica_ended_by_exception
 from kraftcheck.lockstep.messages import (
     Json,
     MessageConverter,
@@ -47,7 +47,7 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import field_names
 
 
-class ComparedServerFields(NamedTuple):
+class KafkaServerState(NamedTuple):
     """The compared parts of a server: the fields of a listener and of snapshots, under the names of the model."""
 
     registered: bool
@@ -59,8 +59,8 @@ class ComparedServerFields(NamedTuple):
     delayed: tuple[int, ...]  # the driver's numbers of the fetches whose responses it delays
 
 
-def compared_server_parts(
-    model: Replica, kafka: ComparedServerFields, delayed: frozenset[FetchRequest], protocol: QuorumBase
+def server_fields_in_model_and_kafka(
+    model: Replica, kafka: KafkaServerState, delayed: frozenset[FetchRequest], protocol: QuorumBase
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield the compared parts of a server that the model has: name, the model's value, Kafka's value.
 
@@ -91,7 +91,7 @@ def reported_versions_as_field(protocol: QuorumBase, reported: ReportedVersions)
     return {} if report is None else {"reports": frozenset(report(*one) for one in reported)}
 
 
-def compared_reported_versions(shared: Shared, reported: ReportedVersions) -> Iterator[tuple[str, Any, Any]]:
+def reported_versions_in_model_and_kafka(shared: Shared, reported: ReportedVersions) -> Iterator[tuple[str, Any, Any]]:
     """Yield what replicas reported in the model, if it has that, and in Kafka."""
     told = getattr(shared, "reports", None)
     if told is not None:
@@ -104,9 +104,7 @@ def high_watermark_of_fetch(fetch: FetchRequest) -> int:
     return high
 
 
-def model_fields_of_server(
-    was: Replica, kafka: ComparedServerFields, delayed: frozenset[FetchRequest]
-) -> dict[str, Any]:
+def model_fields_of_server(was: Replica, kafka: KafkaServerState, delayed: frozenset[FetchRequest]) -> dict[str, Any]:
     """Return the parts of a Kafka server as fields of the model's replica."""
     known = field_names(type(was))
     parts = (), Nil.NIL, Nil.NIL  # records, a place to truncate to, a snapshot
@@ -152,7 +150,7 @@ class KafkaReplicaState(NamedTuple):
     # of a leader: the unfinished voter change; at kraft.version 0, the voters that support the next version
     change: PendingVoterChange | Nil
     heard: frozenset[Voter]
-    server: ComparedServerFields
+    server: KafkaServerState
 
 
 class MessageNotInFlight(Exception):  # noqa: N818 - an event of a walk
@@ -346,14 +344,14 @@ class KafkaCluster:
             server=self._server(held, state),
         )
 
-    def _server(self, held: ReplicaLog, state: Json) -> ComparedServerFields:
+    def _server(self, held: ReplicaLog, state: Json) -> KafkaServerState:
         leader, epoch = state.get("heardOf", (-1, 0))
         heard = Term(epoch, self._hosts[leader]) if leader >= 0 else Nil.NIL
         snapshots = tuple(held.count(end) for end in state.get("snapshots", ()))
         told = state.get("told", 0), held.count(state["logHigh"])
         delayed = tuple(state.get("delayed", ()))
         claims = state.get("claims", False)
-        return ComparedServerFields("heardOf" in state, heard, claims, snapshots, told, state.get("read"), delayed)
+        return KafkaServerState("heardOf" in state, heard, claims, snapshots, told, state.get("read"), delayed)
 
     def _change(self, held: ReplicaLog, state: Json) -> PendingVoterChange | Nil:
         if "adding" in state:
@@ -404,7 +402,7 @@ class FieldDifference(NamedTuple):
     kafka: Any
 
 
-def model_messages_in_flight(state: State) -> set[Record]:
+def canonical_messages_in_flight(state: State) -> set[Record]:
     """Return the messages in flight in a state of the model."""
     return {shown for shown, _ in canonical_and_model_messages(state)}
 
@@ -421,10 +419,12 @@ def state_differences(state: State, cluster: KafkaCluster) -> Iterator[FieldDiff
             yield from replica_differences(replica, cluster.replicas[host])
             if replica.mode not in ENDED_MODES:
                 delayed = frozenset(cluster.delayed(host).values())
-                parts = compared_server_parts(replica, cluster.replicas[host].server, delayed, cluster.protocol)
+                parts = server_fields_in_model_and_kafka(
+                    replica, cluster.replicas[host].server, delayed, cluster.protocol
+                )
                 yield from _differing_fields(host, parts)
-    yield from _differing_fields(None, compared_reported_versions(state.shared, cluster.reported))
-    ours, theirs = model_messages_in_flight(state), set(cluster.in_flight.values())
+    yield from _differing_fields(None, reported_versions_in_model_and_kafka(state.shared, cluster.reported))
+    ours, theirs = canonical_messages_in_flight(state), set(cluster.in_flight.values())
     if ours != theirs:
         for message in ours - theirs:
             yield FieldDifference(None, type(message).__name__, message, None)
@@ -439,14 +439,14 @@ def replica_differences(model: Replica, kafka: KafkaReplicaState) -> Iterator[Fi
         if not all(has_ended):
             yield FieldDifference(model.id, "mode", model.mode, kafka.mode)
         return
-    yield from _differing_fields(model.id, _compared_fields(model, kafka))
+    yield from _differing_fields(model.id, _replica_fields_in_model_and_kafka(model, kafka))
 
 
 def _differing_fields(where: ModelValue | None, parts: Iterable[tuple[str, Any, Any]]) -> Iterator[FieldDifference]:
     return (FieldDifference(where, field, ours, theirs) for field, ours, theirs in parts if ours != theirs)
 
 
-def _compared_fields(model: Replica, kafka: KafkaReplicaState) -> Iterator[tuple[str, Any, Any]]:
+def _replica_fields_in_model_and_kafka(model: Replica, kafka: KafkaReplicaState) -> Iterator[tuple[str, Any, Any]]:
     """Yield the compared fields of a replica in its mode: name, the model's value, Kafka's value."""
     for field in ("mode", "epoch", "leader", "leader_endpoint", "log", "start", "voters", "version"):
         yield field, getattr(model, field), getattr(kafka, field)
@@ -458,7 +458,7 @@ def _compared_fields(model: Replica, kafka: KafkaReplicaState) -> Iterator[tuple
     if model.mode in WAITING_MODES:
         yield "pending", () if model.pending is Nil.NIL else (model.pending,), kafka.pending
     if model.mode is Mode.LEADER:
-        yield from _compared_leader_fields(model, kafka)
+        yield from _leader_fields_in_model_and_kafka(model, kafka)
     else:
         yield "high_watermark", model.high_watermark, kafka.high_watermark
     if model.mode is Mode.FOLLOWER:
@@ -467,7 +467,7 @@ def _compared_fields(model: Replica, kafka: KafkaReplicaState) -> Iterator[tuple
         yield "updated", model.updated, kafka.updated if model.version == 0 else model.updated
 
 
-def _compared_leader_fields(model: Replica, kafka: KafkaReplicaState) -> Iterator[tuple[str, Any, Any]]:
+def _leader_fields_in_model_and_kafka(model: Replica, kafka: KafkaReplicaState) -> Iterator[tuple[str, Any, Any]]:
     """Yield the fields that are compared for leaders only."""
     is_known = model.high_watermark > epoch_start(model.log, model.epoch)
     yield "high_watermark", model.high_watermark if is_known else 0, kafka.high_watermark
@@ -486,7 +486,7 @@ def exposed_part_of_change(change: Change | Nil) -> PendingVoterChange | Nil:
     return Nil.NIL if isinstance(change, Nil) else PendingVoterChange(change.operation, change.voter, change.offset)
 
 
-def _model_voter_change(was: Replica, kafka: KafkaReplicaState) -> Change | Nil:
+def _kafka_voter_change_as_model_change(was: Replica, kafka: KafkaReplicaState) -> Change | Nil:
     """Convert Kafka's voter change to the model's; its client comes from the model, since Kafka does not expose it."""
     found = kafka.change
     if isinstance(found, Nil) or found == exposed_part_of_change(was.change):
@@ -515,7 +515,9 @@ def model_state_of(guess: State, cluster: KafkaCluster) -> State:
         if was.mode in ENDED_MODES:
             continue
         delayed = frozenset(cluster.delayed(host).values())
-        replicas[host] = failed_replica(was) if kafka.mode is Mode.DOWN else _model_replica_of(was, kafka, delayed)
+        replicas[host] = (
+            replica_ended_by_exception(was) if kafka.mode is Mode.DOWN else _model_replica_of(was, kafka, delayed)
+        )
         if kafka.mode is Mode.LEADER:
             elected |= {Term(kafka.epoch, host)}
             if kafka.high_watermark > len(committed):
@@ -545,7 +547,7 @@ def _model_replica_of(was: Replica, kafka: KafkaReplicaState, delayed: frozenset
         high_watermark=was.high_watermark if kafka.mode is Mode.LEADER and not high else high,
         offsets=Map({key: max(0, end) for key, end in kafka.offsets.items() if not matches_voter(key, was.key)}),
         pending=kafka.pending[0] if kafka.mode in WAITING_MODES and kafka.pending else Nil.NIL,
-        change=_model_voter_change(was, kafka),
+        change=_kafka_voter_change_as_model_change(was, kafka),
         heard=frozenset(voter for voter in kafka.heard if voter.key.id != was.id),
         updating=kafka.due,
     )

@@ -18,7 +18,13 @@ from kraftcheck.kraft_model.quorum.records import (
     Voter,
 )
 from kraftcheck.kraft_model.quorum.voters import QuorumVoterChanges
-from kraftcheck.lockstep.cluster import KafkaCluster, MessageNotInFlight, kafka_id, kafka_ids, model_messages_in_flight
+from kraftcheck.lockstep.cluster import (
+    KafkaCluster,
+    MessageNotInFlight,
+    canonical_messages_in_flight,
+    kafka_id,
+    kafka_ids,
+)
 from kraftcheck.lockstep.messages import NO_OP_VALUE, canonical_message
 from kraftcheck.spec import State, ordered
 from kraftcheck.spec.errors import InputError
@@ -145,7 +151,7 @@ def _send_no_command(cluster: KafkaCluster, _: State, step: Transition) -> None:
 
 def _repeat_begin_quorum_epoch(cluster: KafkaCluster, before: State, step: Transition) -> None:
     """Repeat a leader's BeginQuorumEpoch requests, except those with an equal request in flight."""
-    for message in model_messages_in_flight(step.target) - model_messages_in_flight(before):
+    for message in canonical_messages_in_flight(step.target) - canonical_messages_in_flight(before):
         cluster.do("repeat-begin", node=kafka_id(step.actor), voter=kafka_id(message.dest))  # type: ignore[attr-defined]
 
 
@@ -153,14 +159,14 @@ def _repeat_begin_quorum_epoch(cluster: KafkaCluster, before: State, step: Trans
 
 
 def _add_voter(cluster: KafkaCluster, before: State, step: Transition) -> None:
-    asked = _added_or_removed_replica(before, step) or _replica_refused_with_same_error(
+    asked = _added_or_removed_replica(before, step) or _find_replica_refused_with_same_error(
         cluster, before, step, Operation.ADD_VOTER
     )
     cluster.do("add-voter", node=kafka_id(step.actor), voter=kafka_id(asked.id))
 
 
 def _remove_voter(cluster: KafkaCluster, before: State, step: Transition) -> None:
-    asked = _added_or_removed_replica(before, step) or _replica_refused_with_same_error(
+    asked = _added_or_removed_replica(before, step) or _find_replica_refused_with_same_error(
         cluster, before, step, Operation.REMOVE_VOTER
     )
     cluster.do("remove-voter", node=kafka_id(step.actor), voter=kafka_id(asked.id), directory=asked.directory)
@@ -178,7 +184,7 @@ def _added_or_removed_replica(before: State, step: Transition) -> Key | None:
     return next((voter.key for voter in gone), None)
 
 
-def may_answer_same_request(cluster: KafkaCluster, before: State, step: Transition, other: Transition) -> bool:
+def may_be_outcomes_of_same_request(cluster: KafkaCluster, before: State, step: Transition, other: Transition) -> bool:
     """Whether two outcomes of an action may answer the same request.
 
     An administrator's request is no message, so outcomes of AddVoter and RemoveVoter may be for other replicas.
@@ -187,7 +193,7 @@ def may_answer_same_request(cluster: KafkaCluster, before: State, step: Transiti
         return True
     adds = step.action == "AddVoter"
     operation = Operation.ADD_VOTER if adds else Operation.REMOVE_VOTER
-    asked = _added_or_removed_replica(before, step) or _replica_refused_with_same_error(
+    asked = _added_or_removed_replica(before, step) or _find_replica_refused_with_same_error(
         cluster, before, step, operation
     )
     found = _added_or_removed_replica(before, other)
@@ -204,12 +210,12 @@ def may_answer_same_request(cluster: KafkaCluster, before: State, step: Transiti
 
 def _errors_in_admin_answers(before: State, step: Transition, operation: Operation) -> set[Error]:
     """Return the errors in a replica's answers to an administrator."""
-    known, now = model_messages_in_flight(before), model_messages_in_flight(step.target)
+    known, now = canonical_messages_in_flight(before), canonical_messages_in_flight(step.target)
     answers = [m for m in now - known or now if isinstance(m, AdminResponse) and m.operation is operation]
     return {answer.error for answer in answers if answer.source == step.actor}
 
 
-def _replica_refused_with_same_error(
+def _find_replica_refused_with_same_error(
     cluster: KafkaCluster, before: State, step: Transition, operation: Operation
 ) -> Key:
     """Return a replica whose addition or removal would be rejected with the step's error."""
@@ -273,7 +279,7 @@ def effect_identifies_request(step: Transition) -> bool:
     return step.action != "AddVoter" or isinstance(step.target.replicas[step.actor].change, Change)
 
 
-def is_driven(action: str, has_message: bool) -> bool:
+def can_drive_action(action: str, has_message: bool) -> bool:
     """Whether Kafka can be made to take an action, with or without a message to deliver."""
     return action in COMMAND_OF_ACTION or (has_message and action not in NOT_DRIVEN_REASONS)
 

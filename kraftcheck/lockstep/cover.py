@@ -20,12 +20,12 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from kraftcheck.kraft_model.quorum.records import FetchRequest, VoteRequest
-from kraftcheck.lockstep.commands import is_driven
+from kraftcheck.lockstep.commands import can_drive_action
 from kraftcheck.lockstep.lockstep import Lockstep, StepChooser
 from kraftcheck.lockstep.walks import ActionCandidates, ChosenOutcome, StepChoice, labelled_transitions
 from kraftcheck.spec import State
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.semantics import Semantics, initial_states, path_to_named_start, transition_matching_take
+from kraftcheck.spec.language.semantics import Semantics, initial_states, takes_to_named_start, transition_matching_take
 
 MOST_STATES = 500_000
 """Most states that are kept in memory."""
@@ -76,7 +76,7 @@ def build_state_graph(semantics: Semantics, init: str, depth: int | None = None)
                 target = graph.numbers.setdefault(transition.target, len(graph.states))
                 if target == len(graph.states):
                     graph.states.append(transition.target)
-                edges.append(Edge(label, target, is_driven(label.action, label.message is not None)))
+                edges.append(Edge(label, target, can_drive_action(label.action, label.message is not None)))
             graph.edges.append(edges)
             if len(graph.states) > MOST_STATES:
                 raise InputError(f"expected at most {MOST_STATES:,} states, found more; limit the --depth")
@@ -235,7 +235,7 @@ class EdgeCover:
                 elif (nearer := self._nearer(place)) is not None:
                     ways.append((self._distances[nearer], place))
             elif is_left:
-                self.refuse(place, untaken_reason_of_message_type(self.edge(place)))
+                self.refuse(place, untaken_reason_of_missing_message(self.edge(place)))
             elif target is not None:
                 gone.append((self._distances[target], place))
         if fresh:
@@ -243,7 +243,7 @@ class EdgeCover:
         distance, best = min(ways, default=(self.far, None))
         for nearer, place in gone:
             if nearer < distance:
-                self.refuse(place, untaken_reason_of_message_type(self.edge(place)))
+                self.refuse(place, untaken_reason_of_missing_message(self.edge(place)))
         return best
 
     def _nearer(self, place: EdgePlace) -> int | None:
@@ -345,7 +345,7 @@ class EdgeCover:
         return reached
 
 
-def untaken_reason_of_message_type(edge: Edge) -> UntakenReason:
+def untaken_reason_of_missing_message(edge: Edge) -> UntakenReason:
     """Return the reason why the message of a step is not in flight in Kafka."""
     message = edge.label.message
     if isinstance(message, FetchRequest):
@@ -366,7 +366,7 @@ class CoverStepChooser:
         self._cover = cover
         self._graph = cover.graph
         self._lockstep = lockstep
-        self._way = path_to_named_start(lockstep.protocol, cover.graph.init)
+        self._way = takes_to_named_start(lockstep.protocol, cover.graph.init)
         self._drops_late = not cover.graph.has_late_pre_votes
         self._nodes: list[int] | None = None
         self._idle = self._learnt = 0
@@ -470,7 +470,7 @@ class CoverStepChooser:
     def _is_dropped(edge: Edge, state: State) -> bool:
         """Whether a step delivers an answer that is no longer in flight."""
         is_answer = (
-            edge.label.action not in NETWORK_ACTIONS and untaken_reason_of_message_type(edge) is UntakenReason.STALE
+            edge.label.action not in NETWORK_ACTIONS and untaken_reason_of_missing_message(edge) is UntakenReason.STALE
         )
         return is_answer and edge.label.message not in state.inboxes.get(edge.label.actor, ())
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, NoReturn
 from zipfile import BadZipFile, ZipFile
 
 from kraftcheck.files import atomic_replacement, distrust_reason
-from kraftcheck.processes import LEAST_JAVA_VERSION, find_jdk_program, java_version, run_program
+from kraftcheck.processes import LEAST_JAVA_VERSION, java_version, jdk_program_and_lookup_place, run_program
 from kraftcheck.spec.errors import InputError
 
 NO_JDK_MESSAGE = f"lockstep needs a JDK, version {LEAST_JAVA_VERSION} or newer"
@@ -44,7 +44,7 @@ REHEARSAL_COMMANDS: tuple[dict[str, object], ...] = (
 """Commands that load the classes of most walks: an election and a fetch."""
 
 
-def cache_folder() -> Path:
+def make_trusted_cache_folder() -> Path:
     """Return the cache folder of compiled drivers and of the paths to Kafka's jars."""
     given = os.environ.get("XDG_CACHE_HOME")
     folder = Path(given or Path.home() / ".cache") / "kraftcheck" / "kafka"
@@ -67,7 +67,7 @@ def jar_contains(jar: Path, name: str) -> bool:
 
 def jdk_program(name: str) -> Path:
     """Return the path of a JDK program."""
-    found, where = find_jdk_program(name)
+    found, where = jdk_program_and_lookup_place(name)
     if found is None:
         raise InputError(f"{NO_JDK_MESSAGE}: there is no {name} on {where}")
     return found
@@ -94,7 +94,7 @@ def build_driver(java: Path, jars: Sequence[Path], kafka: str) -> Path:
         digest.update(path.read_bytes())
     for jar in jars:
         digest.update(_file_identity(jar).encode())
-    target = cache_folder() / "driver" / digest.hexdigest()
+    target = make_trusted_cache_folder() / "driver" / digest.hexdigest()
     if not target.is_dir():
         require_new_java(java)
         compiler = jdk_program("javac")
@@ -261,7 +261,7 @@ class NotInMavenError(Exception):
 
 def fetch_jars(wanted: Sequence[Artifact], name: str) -> list[Path]:
     """Return the jars of artifacts and of their dependencies; Maven fetches missing ones."""
-    folder = cache_folder() / name
+    folder = make_trusted_cache_folder() / name
     pom, noted = POM_TEMPLATE.format(dependencies="\n".join(map(_dependency_xml, wanted))), folder / "jars"
     if noted.is_file():
         asked, *lines = noted.read_text().split("\0")
@@ -315,7 +315,7 @@ def compile_jar(sources: Sequence[Path], jars: Sequence[Path], manifest: str = "
     digest = blake2b(manifest.encode(), digest_size=8)
     for text in [*(source.read_bytes() for source in sources), *(str(jar).encode() for jar in jars)]:
         digest.update(text)
-    target = cache_folder() / "built" / f"{sources[0].stem}-{digest.hexdigest()}.jar"
+    target = make_trusted_cache_folder() / "built" / f"{sources[0].stem}-{digest.hexdigest()}.jar"
     if not target.is_file():
         target.parent.mkdir(exist_ok=True)
         classes = target.with_name(f"{target.name}.{os.getpid()}.classes")
@@ -329,7 +329,7 @@ def compile_jar(sources: Sequence[Path], jars: Sequence[Path], manifest: str = "
                 raise InputError(f"{sources[0].name}: cannot be compiled: {first.rpartition('/')[2]}")
             with atomic_replacement(target) as new, ZipFile(new, "w") as jar:
                 if manifest:
-                    _add_agent_entries(jar, manifest, jars[0])
+                    _add_manifest_and_agent_classes(jar, manifest, jars[0])
                 for path in sorted(classes.rglob("*.class")):
                     jar.write(path, str(path.relative_to(classes)))
         finally:
@@ -337,7 +337,7 @@ def compile_jar(sources: Sequence[Path], jars: Sequence[Path], manifest: str = "
     return target
 
 
-def _add_agent_entries(jar: ZipFile, manifest: str, path: Path) -> None:
+def _add_manifest_and_agent_classes(jar: ZipFile, manifest: str, path: Path) -> None:
     jar.writestr("META-INF/MANIFEST.MF", manifest)
     with ZipFile(path) as other:
         for entry in other.infolist():

@@ -106,7 +106,7 @@ def write_project(driver: Driver, survey: LockstepCampaign, name: str, kafka: st
 
     Raise InputError if no walk violates a property that the Java project can check.
     """
-    steps = max((kind.steps for kind in survey.kinds() if is_violation(kind.first)), key=len, default=())
+    steps = max((kind.steps for kind in survey.kinds() if is_violation_or_exception(kind.first)), key=len, default=())
     if not steps:
         raise InputError(f"--junit-test: {name}: Kafka {kafka} violates no property on this walk; give another walk")
     recorder = _DriverCallRecorder(steps)
@@ -116,7 +116,7 @@ def write_project(driver: Driver, survey: LockstepCampaign, name: str, kafka: st
         walked, findings = lockstep.walk(recorder.choose, len(steps))
     finally:
         driver.record = None
-    found = first_violations(findings)
+    found = first_violating_step_by_property(findings)
     known = {prop: step for prop, step in found.items() if prop in CLAIM_OF_PROPERTY}
     if not known:
         checked = ", ".join(CLAIM_OF_PROPERTY)
@@ -132,15 +132,15 @@ def write_project(driver: Driver, survey: LockstepCampaign, name: str, kafka: st
             new.write_text(text)
 
 
-def is_violation(finding: Finding) -> bool:
+def is_violation_or_exception(finding: Finding) -> bool:
     """Whether Kafka violates a property, or throws an exception."""
     return finding.verdict in (LockstepVerdict.VIOLATES, LockstepVerdict.FAILS)
 
 
-def first_violations(findings: Iterable[Finding]) -> dict[str, int]:
+def first_violating_step_by_property(findings: Iterable[Finding]) -> dict[str, int]:
     """Return the violated properties with the step of their first violation."""
     found: dict[str, int] = {}
-    for finding in filter(is_violation, findings):
+    for finding in filter(is_violation_or_exception, findings):
         for name in finding.violated or ("NobodyFails",):
             found.setdefault(name, finding.step)
     return found

@@ -26,7 +26,7 @@ from kraftcheck.lockstep.cluster import (
     KafkaThrew,
     MessageNotInFlight,
     canonical_and_model_messages,
-    model_messages_in_flight,
+    canonical_messages_in_flight,
     model_state_of,
     state_differences,
     state_without_message,
@@ -34,10 +34,10 @@ from kraftcheck.lockstep.cluster import (
 from kraftcheck.lockstep.commands import (
     TIMER_ACTIONS,
     URGENT_TIMEOUTS_AFTER,
+    can_drive_action,
     command_of,
     effect_identifies_request,
-    is_driven,
-    may_answer_same_request,
+    may_be_outcomes_of_same_request,
 )
 from kraftcheck.lockstep.messages import canonical_message
 from kraftcheck.lockstep.process import Driver
@@ -215,7 +215,10 @@ class Lockstep:
         except MessageNotInFlight as missing:
             return (), (FieldDifference(None, "message", str(missing), None),), ""
         others = (other for other in alike if other is not step)
-        candidates = [step, *(other for other in others if may_answer_same_request(self.cluster, state, step, other))]
+        candidates = [
+            step,
+            *(other for other in others if may_be_outcomes_of_same_request(self.cluster, state, step, other)),
+        ]
         for candidate, action, final in self._reachable(state, candidates):
             target = self._without(final, lost)
             if problem and not _has_process_ended(state, target):
@@ -291,7 +294,7 @@ class Lockstep:
         urgent = URGENT_TIMEOUTS_AFTER.get(step.action, ())
         if not urgent:
             return
-        between = model_messages_in_flight(step.target) - model_messages_in_flight(state)
+        between = canonical_messages_in_flight(step.target) - canonical_messages_in_flight(state)
         unsent: list[Record] = [m for m in between if isinstance(m, FetchRequest) and m.source == step.actor]
         later = ActionCandidates(self._timeouts, step.target)
         for offer in later.of(step.actor):
@@ -301,7 +304,7 @@ class Lockstep:
     def _forget(self) -> None:
         """Drop the memoized calls of the model, so that memory stays bounded."""
         self.semantics = Semantics(self.protocol)
-        self._menu = ActionCandidateCache(self.semantics, is_driven)
+        self._menu = ActionCandidateCache(self.semantics, can_drive_action)
         self._timeouts = ActionCandidateCache(self.semantics, lambda action, _: action in TIMER_ACTIONS)
         self._forgot = self.steps
 

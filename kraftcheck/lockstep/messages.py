@@ -250,7 +250,7 @@ class MessageConverter:
             message = read(found, request, source, dest)
         except KeyError:  # an error code that the model lacks
             message = None
-        if message is None or names_other_sender(found):
+        if message is None or names_other_sender_or_leader_endpoint(found):
             return UnmappedMessage(found["api"], str(found["data"]), source, dest)
         if "address" in found:
             message = message.but(address=found["address"])
@@ -432,7 +432,7 @@ def leader_endpoint(data: Json) -> int:
     return port - FIRST_PORT if port > 0 else 0
 
 
-def names_other_sender(found: Json) -> bool:
+def names_other_sender_or_leader_endpoint(found: Json) -> bool:
     """Whether a message names another sender than its own, or another replica's endpoint for the leader.
 
     The model has one field for both.

@@ -283,7 +283,7 @@ class MixedVersionDriver(Driver):
                 (at, driver.ask("cluster", **arguments, first=at * MESSAGE_IDS_A_PROCESS, elsewhere=elsewhere))
             )
         for at, answer in waiting:
-            _merge_answers(together, self._settled(at, answer))
+            _merge_into_joint_answer(together, self._settled(at, answer))
         return together
 
     def _settled(self, at: int, answer: DriverAnswer) -> DriverAnswer:
@@ -312,7 +312,7 @@ class MixedVersionDriver(Driver):
         self.close()
 
 
-def _merge_answers(together: DriverAnswer, answer: DriverAnswer) -> None:
+def _merge_into_joint_answer(together: DriverAnswer, answer: DriverAnswer) -> None:
     together["states"].update(answer.get("states", {}))
     together["sent"] += answer.get("sent", ())
     together["stale"] = answer["stale"]

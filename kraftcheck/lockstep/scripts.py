@@ -23,7 +23,7 @@ from kraftcheck.lockstep.walks import (
     labelled_transitions,
 )
 from kraftcheck.spec.errors import InputError, ProtocolError
-from kraftcheck.spec.language.semantics import Semantics, Transition, path_to_named_start, transition_matching_take
+from kraftcheck.spec.language.semantics import Semantics, Transition, takes_to_named_start, transition_matching_take
 from kraftcheck.spec.language.state import State
 from kraftcheck.traces.parsing import TraceFileReader
 from kraftcheck.traces.replay.replayer import ReplayedState, Replayer, ReplayVerdict
@@ -159,7 +159,7 @@ class _ScriptProgress:
 
     def lead_to(self, init: str, semantics: Semantics, place: str) -> Script:
         """Request the steps from the first initial state to a named start."""
-        for number, take in enumerate(path_to_named_start(semantics.protocol, init), start=1):
+        for number, take in enumerate(takes_to_named_start(semantics.protocol, init), start=1):
             if not self.has(take.action, take.actor):
                 where = f"step {number} of {init}"
                 yield from self.take(

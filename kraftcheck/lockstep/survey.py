@@ -190,12 +190,12 @@ class LockstepCampaign:
                 protocol, steps = simplify_model_and_walk(self._lockstep, steps, sign)
             path = folder / f"{kind.first.verdict}-{number}.walk"
             about = self.about._replace(steps=tuple(steps), settings=non_default_settings(protocol))
-            write_walk(path, about, [f"{kind.first.verdict}: {what}" for what in finding_summary(kind.first)])
+            write_walk(path, about, [f"{kind.first.verdict}: {what}" for what in finding_summary_lines(kind.first)])
             written.append(kind._replace(steps=tuple(steps), file=path))
         return written
 
 
-def finding_summary(finding: Finding) -> list[str]:
+def finding_summary_lines(finding: Finding) -> list[str]:
     """Return the summary of a finding as lines of text."""
     if finding.violated:
         return [f"violated: {', '.join(finding.violated)}"]
@@ -246,7 +246,11 @@ def simplify_model_and_walk(
     best = lockstep.protocol
     constants = best.constants.values()
     for host in reversed(ordered(best.hosts)):
-        sets = {name: value - {host} for name, value in _constant_values(best).items() if isinstance(value, frozenset)}
+        sets = {
+            name: value - {host}
+            for name, value in _constant_values_by_attribute(best).items()
+            if isinstance(value, frozenset)
+        }
         others = [step for step in steps if step.actor != str(host)]
         best, steps = _try_constants(lockstep, best, sets, others, wanted) or (best, steps)
     for constant in constants:
@@ -255,7 +259,7 @@ def simplify_model_and_walk(
     return best, steps
 
 
-def _constant_values(protocol: QuorumBase) -> dict[str, Any]:
+def _constant_values_by_attribute(protocol: QuorumBase) -> dict[str, Any]:
     return {constant.attribute: getattr(protocol, constant.attribute) for constant in protocol.constants.values()}
 
 
@@ -264,7 +268,7 @@ def _try_constants(
 ) -> tuple[QuorumBase, list[WalkStep]] | None:
     """Return the model with changed constants, and a walk with the wanted finding; None if the walk lacks it."""
     try:
-        other = type(protocol)(**{**_constant_values(protocol), **changes})
+        other = type(protocol)(**{**_constant_values_by_attribute(protocol), **changes})
     except ConstantError:  # no voter is left
         return None
     shown = _replay_until_finding(
@@ -340,7 +344,7 @@ def run_task(
     survey, made = LockstepCampaign(driver, protocol, task.file, report=report), TaskResult()
     try:
         with task.blaming(), prefix_errors_with_file(task.path):
-            made = made._replace(cover=_run_survey_walks(survey, kind, task, arguments))
+            made = made._replace(cover=_run_walks_of_task(survey, kind, task, arguments))
     except InputError as problem:
         made = TaskResult(problem=problem)
     except KeyboardInterrupt:
@@ -348,7 +352,7 @@ def run_task(
     return made._replace(survey=survey, kinds=survey.kinds())
 
 
-def _run_survey_walks(
+def _run_walks_of_task(
     survey: LockstepCampaign, kind: type[QuorumBase], task: LockstepTask, arguments: argparse.Namespace
 ) -> EdgeCover | None:
     """Make the walks of a survey; return the cover, if one is requested."""

@@ -100,7 +100,7 @@ def record_baseline(
     replace_actions(
         protocol,
         {
-            name: wrapped_action(name, one, partial(_record_call, baseline, one, tracing))
+            name: wrapped_action(name, one, partial(_call_action_and_record, baseline, one, tracing))
             for name, one in actions.items()
         },
     )
@@ -139,7 +139,7 @@ class _LineTracing:
             sys.settrace(before)
 
 
-def _record_call(
+def _call_action_and_record(
     baseline: BaselineRun, action: Action, tracing: _LineTracing, protocol: Protocol, arguments: ActionArguments
 ) -> tuple[Step, ...]:
     """Call an action, and record the call with its reads of the shared state."""
@@ -155,7 +155,7 @@ def _record_call(
     given = _arguments_with_shared_proxy(action, arguments, noting)
     with tracing.noted() as lines:
         made = tuple(dict.fromkeys(action.function(protocol, *given)))
-    steps = frozenset(effective_steps(action, protocol, given, made))
+    steps = frozenset(effective_steps_within_bounds(action, protocol, given, made))
     for line in lines:
         baseline.by_line[line].append(len(baseline.calls))
     baseline.calls.append(RecordedCall(action, arguments, seen, steps))
@@ -183,15 +183,17 @@ def _arguments_with_shared_proxy(
     return (*arguments[:place], proxy_of(arguments[place]), *arguments[place + 1 :])
 
 
-def effective_steps(
+def effective_steps_within_bounds(
     action: Action, protocol: Protocol, arguments: ActionArguments, made: Iterable[Any]
 ) -> tuple[Any, ...]:
     """Return the steps of an action that have an effect and that the bounds can allow."""
     me = arguments[0] if action.kind != "environment" else ()
-    return tuple(step for step in made if not isinstance(step, Step) or _step_has_effect(step, me, protocol.bounds))
+    return tuple(
+        step for step in made if not isinstance(step, Step) or _has_effect_within_bounds(step, me, protocol.bounds)
+    )
 
 
-def _step_has_effect(step: Step, me: Value, bounds: dict[str, int]) -> bool:
+def _has_effect_within_bounds(step: Step, me: Value, bounds: dict[str, int]) -> bool:
     if any(bounds.get(name) == 0 for name in (*step.spends, *step.needs)):
         return False
     return bool((step.me not in ((), me)) or step.consumes or step.sends or step.puts or step.writes or step.spends)

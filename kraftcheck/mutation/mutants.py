@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.catalogue import Model
 from kraftcheck.mutation.operators import Mutation, MutationFinder, RecordClasses
-from kraftcheck.spec.discovery import modules_of, source_path
+from kraftcheck.spec.discovery import project_modules_of_protocol, source_path
 from kraftcheck.spec.language.protocol import Protocol
 
 PACKAGE_FOLDER = Path(__file__).resolve().parents[1]
@@ -59,7 +59,7 @@ class ChangeableFunction(NamedTuple):
 
 def changeable_modules(model: Model, protocol: type[Protocol]) -> list[ModuleType]:
     """Return the modules whose functions may be mutated."""
-    with_source = [(module, source_path(module)) for module in modules_of(protocol)]
+    with_source = [(module, source_path(module)) for module in project_modules_of_protocol(protocol)]
     if model.file is None:
         return [module for module, path in with_source if path is not None]
     ours = [(PACKAGE_FOLDER / part).resolve() for part in ("spec", "kraft_model", "explorer", "traces")]

@@ -96,7 +96,7 @@ def next_enum_member(symbol: enum.Enum) -> enum.Enum | None:
     return None if other is symbol else other
 
 
-def name_of_other_member(name: str, names: dict[str, Any]) -> str | None:
+def module_name_of_other_enum_member(name: str, names: dict[str, Any]) -> str | None:
     """Return the next name in a module for another symbol of the same class, or None."""
     symbol = names.get(name)
     if not isinstance(symbol, enum.Enum):
@@ -196,7 +196,7 @@ class MutationFinder:
         """Yield the mutations that replace an expression itself."""
         match node:
             case ast.BoolOp() | ast.IfExp() | ast.BinOp():
-                yield from _operand_dropping_mutations(node, parent)
+                yield from _operand_or_branch_dropping_mutations(node, parent)
             case ast.Compare(ops=[op]) if type(op) in _BOUNDARY_OPERATORS:
                 left, right = ast.unparse(node.left), ast.unparse(node.comparators[0])
                 yield (
@@ -213,7 +213,7 @@ class MutationFinder:
             case ast.Attribute(ctx=ast.Load()):
                 yield from self._attribute(node)
             case ast.Name(ctx=ast.Load()) if node.id not in self._parameters:
-                if (other := name_of_other_member(node.id, self._names)) is not None:
+                if (other := module_name_of_other_enum_member(node.id, self._names)) is not None:
                     yield WRONG_CONSTANT, node, other
             case ast.Call():
                 yield from self._call(node, str(called_name(node)))
@@ -234,7 +234,7 @@ class MutationFinder:
 
     def _call(self, node: ast.Call, name: str) -> Iterator[Replacement]:
         if isinstance(node.func, ast.Attribute):
-            yield from _method_call_mutations(node, name)
+            yield from _sending_or_field_update_mutations(node, name)
             return
         if name == "consume":
             yield MESSAGE_KEPT, node.func, "become"
@@ -247,7 +247,9 @@ class MutationFinder:
                 yield ARGUMENTS_SWAPPED, node, ast.unparse(ast.Call(node.func, places, node.keywords))
 
 
-def _operand_dropping_mutations(node: ast.BoolOp | ast.IfExp | ast.BinOp, parent: ast.AST) -> Iterator[Replacement]:
+def _operand_or_branch_dropping_mutations(
+    node: ast.BoolOp | ast.IfExp | ast.BinOp, parent: ast.AST
+) -> Iterator[Replacement]:
     """Yield the mutations that drop an operand, or a branch."""
     left: list[tuple[str, ast.expr]] = []
     if isinstance(node, ast.BoolOp):
@@ -267,7 +269,7 @@ def _slice_mutations(node: ast.Slice) -> Iterator[Replacement]:
             yield OFF_BY_ONE, edge, f"{ast.unparse(edge)} + 1"
 
 
-def _method_call_mutations(node: ast.Call, name: str) -> Iterator[Replacement]:
+def _sending_or_field_update_mutations(node: ast.Call, name: str) -> Iterator[Replacement]:
     if name in _SENDING_METHODS:
         yield from _sending_mutations(node, name)
     if name in ("but", "put"):

@@ -19,7 +19,7 @@ from kraftcheck.mutation.baseline import (
     ActionArguments,
     BaselineRun,
     arguments_for_replay,
-    effective_steps,
+    effective_steps_within_bounds,
     raise_if_call_is_slow,
     replace_actions,
     wrapped_action,
@@ -86,7 +86,7 @@ def compare_calls(baseline: BaselineRun, mutant: Mutant) -> CallDifferences:
         try:
             with raise_if_call_is_slow():
                 made = dict.fromkeys(call.action.function(protocol, *arguments))
-                steps = frozenset(effective_steps(call.action, protocol, arguments, made))
+                steps = frozenset(effective_steps_within_bounds(call.action, protocol, arguments, made))
         except (Exception, MissingRead):
             steps = None
         if steps is None or not steps <= call.steps:
@@ -230,14 +230,14 @@ class MutantRunner:
         trials, verdicts = [], []
         for baseline in reached:
             found = CallDifferences(only_removes=False) if is_projected else compare_calls(baseline, mutant)
-            if not found.only_removes or _needs_search(baseline):
+            if not found.only_removes or _may_lost_steps_violate_check(baseline):
                 trials.append(_ConfigurationTrial(baseline, swap, self._actions[function], is_projected=is_projected))
             elif lost := found.lost_steps():
                 verdicts.append(MutantVerdict(LOST, "", baseline.job.config_name, lost=lost))
         return trials, verdicts
 
 
-def _needs_search(baseline: BaselineRun) -> bool:
+def _may_lost_steps_violate_check(baseline: BaselineRun) -> bool:
     """Whether a mutant that only loses steps may violate a check: deadlock, or a property of behaviours."""
     options = baseline.job.options
     return options.deadlock or bool(options.over_behaviours)
@@ -342,8 +342,8 @@ class _ConfigurationTrial:
             reached: list[State] = []
             for state in frontier:
                 with self._swap.original():
-                    known = {(one.action, one.target) for one in _transitions_of(ours, state)}
-                steps = _allowed_steps(theirs, state)
+                    known = {(one.action, one.target) for one in _transitions_unless_protocol_error(ours, state)}
+                steps = _steps_within_action_constraints(theirs, state)
                 for one in steps:
                     if one.target != state and (one.action, one.target) not in known:
                         who = "" if one.actor is None else f" by {one.actor}"
@@ -365,8 +365,8 @@ class _ConfigurationTrial:
                 original = dict.fromkeys(action.function(protocol, *arguments))
             except Exception:  # a state that only the mutant has
                 original = {}
-        theirs = dict.fromkeys(effective_steps(action, protocol, arguments, made))
-        ours = dict.fromkeys(effective_steps(action, protocol, arguments, original))
+        theirs = dict.fromkeys(effective_steps_within_bounds(action, protocol, arguments, made))
+        ours = dict.fromkeys(effective_steps_within_bounds(action, protocol, arguments, original))
         if new:
             return tuple(step for step in theirs if step not in ours)
         self._found.lost[action.name] += sum(step not in theirs for step in ours)
@@ -374,16 +374,18 @@ class _ConfigurationTrial:
         return tuple(step for step in made if step not in theirs or step in ours)
 
 
-def _transitions_of(semantics: Semantics, state: State) -> list[Transition]:
+def _transitions_unless_protocol_error(semantics: Semantics, state: State) -> list[Transition]:
     try:
         return list(semantics.transitions(state))
     except ProtocolError:  # a state that the model does not have
         return []
 
 
-def _allowed_steps(system: PlainSystem, state: State) -> list[Transition]:
+def _steps_within_action_constraints(system: PlainSystem, state: State) -> list[Transition]:
     """Return the steps from a state that the action constraints allow."""
-    return [one for one in _transitions_of(system.semantics, state) if system.allows(state, one.target)]
+    return [
+        one for one in _transitions_unless_protocol_error(system.semantics, state) if system.allows(state, one.target)
+    ]
 
 
 def _error_text(error: Exception) -> str:

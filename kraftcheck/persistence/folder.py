@@ -24,7 +24,7 @@ from kraftcheck.files import (
     LockedFolderError,
     atomic_replacement,
     lock_file,
-    make_folder,
+    make_folder_refusing_link,
     remove_unfinished_files,
     require_local_path,
 )
@@ -68,7 +68,7 @@ class LockedFolder:
             if alone and not (self.inner / MANIFEST_FILE).is_file():
                 self._require_alone(own=(Path(inside) / LOCK_FILE).parts[0])
             if self.inner != path:
-                make_folder(self.inner)
+                make_folder_refusing_link(self.inner)
             try:
                 self._lock = lock_file(self.inner / LOCK_FILE)
             except LockedFolderError as error:
@@ -287,7 +287,7 @@ class BatchFolder(LockedFolder):
         """Make the folder that of this run."""
         if self.manifest is None:
             self.write_manifest()
-        make_folder(self.inner / DONE_FOLDER)
+        make_folder_refusing_link(self.inner / DONE_FOLDER)
 
     @classmethod
     def note_file(cls, path: Path, batch: int) -> Path:
@@ -322,22 +322,22 @@ def identity_differences(before: Identity, now: Identity, there: str) -> Iterato
         if was == found or (name == CHECK_ACTIONS_OPTION and not found):
             continue
         if isinstance(was, dict) and isinstance(found, dict):
-            yield from _changed_identity_parts(name, was, found, there)
+            yield from _identity_part_differences(name, was, found, there)
         else:
             yield f"{name}: {_identity_value_text(was)} {there}, now {_identity_value_text(found)}"
 
 
-def _changed_identity_parts(name: str, was: BatchNote, found: BatchNote, there: str) -> Iterator[str]:
+def _identity_part_differences(name: str, was: BatchNote, found: BatchNote, there: str) -> Iterator[str]:
     changed = [part for part in {**was, **found} if was.get(part) != found.get(part)]
     if name == "source":
         yield f"the source of the model has changed since ({', '.join(sorted(changed))})"
         return
     for constant in changed:
-        (old, *_), (new, *_) = (_constant_entry(one.get(constant)) for one in (was, found))
+        (old, *_), (new, *_) = (_as_nonempty_list(one.get(constant)) for one in (was, found))
         yield f"the constant {constant}: {_identity_value_text(old)} {there}, now {_identity_value_text(new)}"
 
 
-def _constant_entry(value: Any) -> list[Any]:
+def _as_nonempty_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) and value else [value]
 
 

@@ -91,7 +91,7 @@ def _shortened_value(value: Any) -> str:
     return truncate_text(", ".join(value) if isinstance(value, dict) else repr(value), 60)
 
 
-def require_distinct(hashes: NDArray[np.uint64], what: str) -> None:
+def require_distinct_hashes(hashes: NDArray[np.uint64], what: str) -> None:
     """Raise CorruptFileError if two 64-bit hashes are equal."""
     require_condition(len(np.unique(hashes)) == len(hashes), f"two {what} are equal")
 

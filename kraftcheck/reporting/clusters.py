@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from kraftcheck.reporting.validation import validation_as_json
 from kraftcheck.spec.errors import InputError
-from kraftcheck.validation.cluster import ValidationInputs, validate_cluster
+from kraftcheck.validation.cluster import ValidationInputs, replay_and_check_cluster
 from kraftcheck.validation.verdict import Validation
 
 VERDICT_SCHEMA = pa.schema(
@@ -72,7 +72,7 @@ def _validate_cluster_to_row(inputs: ValidationInputs, folder: str, cluster: str
     """Return the columns of a cluster's verdict; file names are those below the folder."""
     try:
         found = inputs.read()
-        validate_cluster(found, inputs)
+        replay_and_check_cluster(found, inputs)
     except InputError as error:
         problem = str(error).replace(f"{folder}/", "").replace(folder, cluster)
         return {"result": "unreadable", "exit_code": 2, "problem": problem}

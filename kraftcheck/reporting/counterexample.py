@@ -11,7 +11,7 @@ from itertools import pairwise, zip_longest
 from textwrap import wrap
 from typing import Any, NamedTuple
 
-from kraftcheck.explorer.result import DEADLOCK, DeadEndCounts, LassoCycle, TraceStep, Violation, unmapped_step
+from kraftcheck.explorer.result import DEADLOCK, DeadEndCounts, LassoCycle, TraceStep, Violation, unmapped_last_step
 from kraftcheck.reporting.lines import (
     ACTION,
     FAINT,
@@ -22,9 +22,9 @@ from kraftcheck.reporting.lines import (
     Line,
     StyledText,
     count_with_noun,
-    lines_as_text,
+    lines_as_plain_text,
 )
-from kraftcheck.spec.diagnosis.source import why_assertion_failed, why_false
+from kraftcheck.spec.diagnosis.source import why_assertion_failed, why_property_is_false
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import QUANTIFIED_PARAMETERS, REFINES, STEP_PARAMETERS, Property
 from kraftcheck.spec.language.network import Network
@@ -72,7 +72,7 @@ def state_changes(protocol: Protocol, before: State, after: State) -> list[Field
         if used != before.spent[bound]:
             name, limit = limits[bound]
             found.append(
-                FieldChange(f"spent {name}", (*_replacement_parts(before.spent[bound], used), (PLAIN, f" of {limit}")))
+                FieldChange(f"spent {name}", (*_old_to_new_parts(before.spent[bound], used), (PLAIN, f" of {limit}")))
             )
     return found
 
@@ -89,13 +89,13 @@ def initial_state_fields(state: State) -> list[FieldChange]:
         prefix = f"{kind.__name__}." if len(kinds) > 1 else ""
         for name in field_names(kind):
             if name != "id":
-                found.append(FieldChange(prefix + name, ((PLAIN, _values_with_holders(name, replicas)),)))
+                found.append(FieldChange(prefix + name, ((PLAIN, _values_with_holders_text(name, replicas)),)))
     for name in field_names(type(state.shared)):
         found.append(FieldChange(f"shared.{name}", ((PLAIN, text_of(getattr(state.shared, name))),)))
     return found
 
 
-def _values_with_holders(name: str, replicas: list[Record]) -> str:
+def _values_with_holders_text(name: str, replicas: list[Record]) -> str:
     """Format a field's values with the ids of their replicas; without ids if all replicas have one value."""
     holders: dict[str, list[str]] = {}
     for replica in replicas:
@@ -119,7 +119,7 @@ def non_default_fields_text(record: Record, leaving_out: Collection[str] = ()) -
 def value_differences(path: str, old: Value, new: Value) -> Iterator[FieldChange]:
     """Yield the differences of two values at a path, element by element in records, maps, sets and sequences."""
     if type(old) is not type(new):
-        yield FieldChange(path, _replacement_parts(old, new))
+        yield FieldChange(path, _old_to_new_parts(old, new))
     elif old == new:
         return
     elif is_shown_by_fields(new):
@@ -132,7 +132,7 @@ def value_differences(path: str, old: Value, new: Value) -> Iterator[FieldChange
     elif isinstance(new, tuple):
         yield from _sequence_difference(path, old, new)
     else:
-        yield FieldChange(path, _replacement_parts(old, new))
+        yield FieldChange(path, _old_to_new_parts(old, new))
 
 
 def _set_difference_parts(old: frozenset[Any], new: frozenset[Any]) -> tuple[StyledText, ...]:
@@ -141,7 +141,7 @@ def _set_difference_parts(old: frozenset[Any], new: frozenset[Any]) -> tuple[Sty
     return tuple(part for change in (*gained, *lost) for part in ((PLAIN, " "), change))[1:]
 
 
-def _replacement_parts(old: Value, new: Value) -> tuple[StyledText, ...]:
+def _old_to_new_parts(old: Value, new: Value) -> tuple[StyledText, ...]:
     """Return "old -> new"; an old record of another type is shown by its type alone."""
     gone = is_shown_by_fields(old) and type(old) is not type(new)
     return ((OLD, f"{type(old).__name__}(...)" if gone else text_of(old)), (PLAIN, " -> "), (NEW, text_of(new)))
@@ -301,12 +301,14 @@ def violation_reason(protocol: Protocol, violation: Violation) -> ViolationReaso
     )
     asked = [known.get(name) for name in prop.asks]
     because = (
-        why_false(prop.function, protocol, *asked) if known else _unmapped_step_reason(protocol, prop, violation.trace)
+        why_property_is_false(prop.function, protocol, *asked)
+        if known
+        else _why_step_is_unmapped(protocol, prop, violation.trace)
     )
     return ViolationReason(says, culprits, (code.co_filename, code.co_firstlineno), because)
 
 
-def _unmapped_step_reason(protocol: Protocol, prop: Property, trace: Sequence[TraceStep]) -> tuple[str, ...]:
+def _why_step_is_unmapped(protocol: Protocol, prop: Property, trace: Sequence[TraceStep]) -> tuple[str, ...]:
     """Return the reason why the last step of a behaviour maps to no abstract step; () if this is no refinement."""
     if prop.kind != REFINES:
         return ()
@@ -314,7 +316,7 @@ def _unmapped_step_reason(protocol: Protocol, prop: Property, trace: Sequence[Tr
     from kraftcheck.traces.replay.divergence import DivergenceExplainer, DivergingState
 
     semantics, number = Semantics(protocol), len(trace)
-    before, after = unmapped_step(semantics, prop, tuple(trace))
+    before, after = unmapped_last_step(semantics, prop, tuple(trace))
     other = Semantics(semantics.refinement(prop).other.protocol)
     view = StateView(other.protocol)
     judge = DivergenceExplainer(other, view, "mapping")
@@ -443,7 +445,7 @@ class ColumnLayout:
 
 def counterexample_text(protocol: Protocol, violation: Violation) -> str:
     """Return a counterexample as plain text."""
-    return lines_as_text(counterexample_lines(protocol, violation))
+    return lines_as_plain_text(counterexample_lines(protocol, violation))
 
 
 def counterexample_lines(protocol: Protocol, violation: Violation, columns: int | None = None) -> Iterator[Line]:

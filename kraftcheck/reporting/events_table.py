@@ -38,14 +38,14 @@ EVENTS_SCHEMA = pa.schema(
 
 def write_events_table(sources: ClusterLogs, path: Path) -> None:
     """Write the events of all nodes, in the order of their logs."""
-    logs = [one for node in sorted(sources.every) for one in _logs_of_node(sources, node)]
+    logs = [one for node in sorted(sources.every) for one in _event_lists_of_node(sources, node)]
     events = chain.from_iterable(logs)
     with pq.ParquetWriter(path, EVENTS_SCHEMA) as writer:
         while rows := [_event_row(event) for event in islice(events, ROWS_OF_ROW_GROUP)]:
             writer.write_table(pa.Table.from_pylist(rows, EVENTS_SCHEMA))
 
 
-def _logs_of_node(sources: ClusterLogs, node: int) -> Iterator[list[Event]]:
+def _event_lists_of_node(sources: ClusterLogs, node: int) -> Iterator[list[Event]]:
     for logs in (sources.quiet, sources.late, sources.logs):
         if node in logs:
             yield logs[node]

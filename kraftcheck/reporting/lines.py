@@ -36,7 +36,7 @@ StyledText = tuple[str, str]
 Line = list[StyledText]
 
 
-def lines_as_text(lines: Iterable[Line]) -> str:
+def lines_as_plain_text(lines: Iterable[Line]) -> str:
     """Return lines without their styles."""
     return "\n".join("".join(text for _, text in line).rstrip() for line in lines)
 
@@ -51,7 +51,7 @@ def print_lines(lines: Iterable[Line], file: TextIO | None = None) -> None:
     file = file or sys.stdout
     if not file.isatty():
         for line in lines:
-            print(escape_control_characters(lines_as_text([line])), file=file)
+            print(escape_control_characters(lines_as_plain_text([line])), file=file)
         file.flush()  # so a log shows the header before the search
         return
     from rich.console import Console

@@ -13,12 +13,12 @@ from kraftcheck.lockstep.cluster import FieldDifference
 from kraftcheck.lockstep.cover import EdgeCover, UntakenReason
 from kraftcheck.lockstep.lockstep import Finding, LockstepVerdict
 from kraftcheck.lockstep.reach import ClassCoverage, CoverageCount
-from kraftcheck.lockstep.survey import FindingClass, LockstepCampaign, TaskResult, finding_summary
+from kraftcheck.lockstep.survey import FindingClass, LockstepCampaign, TaskResult, finding_summary_lines
 from kraftcheck.lockstep.walks import WalkStep
 from kraftcheck.reporting.as_json import trace_as_json, value_as_json
 from kraftcheck.reporting.counterexample import violation_reason_lines
-from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, count_with_noun, lines_as_text
-from kraftcheck.reporting.report import behaviour_as_data
+from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, count_with_noun, lines_as_plain_text
+from kraftcheck.reporting.report import behaviour_as_report_data
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import text_of, truncate_text
 
@@ -61,7 +61,7 @@ def _finding_paragraph(protocol: Protocol, kind: FindingClass, *, quiet: bool = 
     finding = kind.first
     where = f"step {finding.step}" if finding.taken is None else f"step {finding.step}, {kind.steps[-1]}"
     yield [
-        (HEAD, f"{finding.verdict}: {finding_summary(finding)[0]}"),
+        (HEAD, f"{finding.verdict}: {finding_summary_lines(finding)[0]}"),
         (FAINT, f"  ({count_with_noun(kind.times, 'walk')})"),
     ]
     yield [(ACTION, truncate_text(f"  {where}", MOST_LINE_CHARACTERS))]
@@ -106,7 +106,7 @@ def campaign_as_json(
         "findings": [
             {
                 "verdict": kind.first.verdict,
-                "summary": finding_summary(kind.first),
+                "summary": finding_summary_lines(kind.first),
                 "walks": kind.times,
                 "step": kind.first.step,
                 "violated": list(kind.first.violated),
@@ -127,7 +127,7 @@ def campaign_as_report_data(
 ) -> dict[str, Any]:
     """Return the report data of a survey: a shortest walk for each kind of finding, else the longest walk."""
     kinds = survey.kinds()
-    titles = [f"{kind.first.verdict}: {finding_summary(kind.first)[0]}" for kind in kinds]
+    titles = [f"{kind.first.verdict}: {finding_summary_lines(kind.first)[0]}" for kind in kinds]
     walks = [(title, kind.behaviour) for title, kind in zip(titles, kinds, strict=True)]
     walks = walks or [(f"{verdict}: the longest walk", survey.longest)]
     return {
@@ -140,18 +140,20 @@ def campaign_as_report_data(
         "runs": survey.walks,
         "steps": survey.steps,
         "actions": dict(survey.taken),
-        "details": lines_as_text(line for kind in kinds for line in _finding_paragraph(survey.protocol, kind))
+        "details": lines_as_plain_text(line for kind in kinds for line in _finding_paragraph(survey.protocol, kind))
         if kinds
         else None,
-        "traces": [_walk_as_data(survey, title, walk, shows=bool(kinds)) for title, walk in walks if walk],
+        "traces": [_walk_as_report_data(survey, title, walk, shows=bool(kinds)) for title, walk in walks if walk],
     }
 
 
-def _walk_as_data(survey: LockstepCampaign, title: str, walk: Sequence[TraceStep], *, shows: bool) -> dict[str, Any]:
+def _walk_as_report_data(
+    survey: LockstepCampaign, title: str, walk: Sequence[TraceStep], *, shows: bool
+) -> dict[str, Any]:
     states = trace_as_json(survey.protocol, walk)
     end = title if shows else ""
     trace = {"property": None, "why": None, "title": f"{title}, {count_with_noun(len(walk), 'state')}", "end": end}
-    return trace | behaviour_as_data(survey.protocol, states, walk)
+    return trace | behaviour_as_report_data(survey.protocol, states, walk)
 
 
 def lockstep_exit_code(made: Collection[TaskResult]) -> int:
@@ -195,7 +197,10 @@ def _verdict_footnote(found: Sequence[Finding], verdict: LockstepVerdict) -> str
 def verdicts_by_version_table(rows: Sequence[str], columns: Mapping[str, Sequence[VerdictCell]]) -> Iterator[str]:
     """Yield the Markdown table of walks by version, and its footnotes."""
     notes: dict[str, int] = {}
-    body = [[row, *(_cell_text(cells[number], notes) for cells in columns.values())] for number, row in enumerate(rows)]
+    body = [
+        [row, *(_cell_text_with_footnote_number(cells[number], notes) for cells in columns.values())]
+        for number, row in enumerate(rows)
+    ]
     yield from _markdown_table([["", *columns], *body])
     if notes:
         yield ""
@@ -210,7 +215,7 @@ def _markdown_table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     yield from lines[1:]
 
 
-def _cell_text(shown: VerdictCell, notes: dict[str, int]) -> str:
+def _cell_text_with_footnote_number(shown: VerdictCell, notes: dict[str, int]) -> str:
     """Return a cell's text with the number of its footnote."""
     if not shown.note:
         return shown.text
@@ -218,7 +223,7 @@ def _cell_text(shown: VerdictCell, notes: dict[str, int]) -> str:
     return f"{shown.text} ({number})"
 
 
-def agrees_with_model(made: Collection[TaskResult]) -> bool:
+def all_walks_agree_with_model(made: Collection[TaskResult]) -> bool:
     """Whether Kafka did as the model does on all walks, to their end; both may have violated the same property."""
     found = [one.survey is not None and one.problem is None and not one.interrupted for one in made]
     return all(found) and not any(kind.first.verdict in DISAGREEING_VERDICTS for one in made for kind in one.kinds)
@@ -228,13 +233,15 @@ def count_walks_by_finding(made: TaskResult) -> Counter[str]:
     """Return the number of walks of a task by finding: its verdict and summary, without line numbers."""
     found = Counter[str]()
     for kind in made.kinds:
-        found[f"{kind.first.verdict}: {JAVA_LINE_NUMBER_PATTERN.sub('', finding_summary(kind.first)[0])}"] += kind.times
+        found[f"{kind.first.verdict}: {JAVA_LINE_NUMBER_PATTERN.sub('', finding_summary_lines(kind.first)[0])}"] += (
+            kind.times
+        )
     if made.problem is not None:
         found[f"ends early: {made.problem}"] += 1
     return found
 
 
-def version_change_lines(found: VersionChanges) -> Iterator[str]:
+def version_change_markdown(found: VersionChanges) -> Iterator[str]:
     """Yield the Markdown tables of findings and classes that changed between two versions."""
     base = "agrees with the model" if found.agreed else "disagrees with the model, as all earlier ones do"
     yield f"Changed in {found.kafka} since {found.since}, which {base}:"
@@ -254,7 +261,7 @@ def version_change_lines(found: VersionChanges) -> Iterator[str]:
     yield from (f"- {part}: {', '.join(f'`{name}`' for name in names)}" for part, names in parts.items() if names)
 
 
-def code_coverage_table(classes: Sequence[ClassCoverage]) -> Iterator[str]:
+def code_coverage_markdown(classes: Sequence[ClassCoverage]) -> Iterator[str]:
     """Yield a table of the coverage by class, and a list of the uncovered methods."""
     some = [one for one in classes if one.lines.reached]
     rows = [(f"`{one.name}`", _coverage_share_text(one.lines), _coverage_share_text(one.branches)) for one in some]

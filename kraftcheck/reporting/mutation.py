@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kraftcheck.files import read_small_file
+from kraftcheck.files import read_small_text_file
 from kraftcheck.mutation.mutants import Mutant
 from kraftcheck.mutation.operators import OPERATOR_NAMES
 from kraftcheck.mutation.trial import ERROR, KILLED, LOST, SURVIVED, UNREACHED, VERDICT_MEANINGS, MutantVerdict
@@ -29,7 +29,7 @@ class SurvivorExplanations:
     """
 
     def __init__(self, path: Path | None) -> None:
-        self._reasons = _read_survivor_explanations(path) if path is not None else {}
+        self._reasons = _read_survivor_reasons_by_name(path) if path is not None else {}
         self._used: set[str] = set()
         self._patterns = {name: re.compile(".*".join(map(re.escape, name.split("*")))) for name in self._reasons}
 
@@ -47,10 +47,10 @@ class SurvivorExplanations:
         return [name for name in self._reasons if name not in self._used]
 
 
-def _read_survivor_explanations(path: Path) -> dict[str, str]:
+def _read_survivor_reasons_by_name(path: Path) -> dict[str, str]:
     """Read a file of explanations; return the reasons by name."""
     try:
-        lines = read_small_file(path).splitlines()
+        lines = read_small_text_file(path).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or error  # a decoding error has no `strerror`
         raise InputError(f"--explained {path}: cannot be read: {why}") from None

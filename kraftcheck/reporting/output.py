@@ -35,7 +35,7 @@ from kraftcheck.reporting.lines import (
     Line,
     actions_table,
     count_with_noun,
-    lines_as_text,
+    lines_as_plain_text,
     note_lines,
 )
 from kraftcheck.spec.errors import InputError
@@ -63,13 +63,13 @@ def search_header_lines(job: SearchJob, how: str = "") -> Iterator[Line]:
     yield [(FAINT, f"constants: {constants or 'none'}")]
     checked = ", ".join([*_property_names(options), *(["deadlock"] if options.deadlock else [])])
     yield [(FAINT if checked else WARNING, f"checked: {checked or 'nothing'}")]
-    reduced = ", ".join(_reduction_lines(options))
+    reduced = ", ".join(_reduction_texts(options))
     if reduced:
         yield [(FAINT, reduced)]
     yield []
 
 
-def _reduction_lines(options: SearchRequest) -> Iterator[str]:
+def _reduction_texts(options: SearchRequest) -> Iterator[str]:
     """Yield the start, constraints, symmetry and view that reduce the searched states."""
     if options.init != "Init":
         yield f"start {options.init}"
@@ -238,7 +238,7 @@ def write_junit(job: SearchJob, result: Result, path: Path, *, allow_incomplete:
     suite.attrib |= {key: str(len(list(suite.iter(kind)))) for key, kind in counts.items()}
     suite.set("time", f"{result.seconds:.3f}")
     ElementTree.SubElement(suite, "system-out").text = replace_non_xml(
-        lines_as_text([summary_line(result, job.config_name)])
+        lines_as_plain_text([summary_line(result, job.config_name)])
     )
     tree = ElementTree.ElementTree(suite)
     ElementTree.indent(tree)
@@ -262,7 +262,7 @@ def github_annotations(job: SearchJob, result: Result, *, strict: bool = False) 
     kind, said = ("error", result.doubts) if strict else ("warning", result.warnings)
     yield from ([(PLAIN, _github_workflow_command(kind, {}, "kraftcheck", text))] for text in said)
     if result.verdict is Verdict.INCOMPLETE:
-        end = lines_as_text([summary_line(result, job.config_name)])
+        end = lines_as_plain_text([summary_line(result, job.config_name)])
         yield [(PLAIN, _github_workflow_command("warning", {}, "kraftcheck", end))]
 
 

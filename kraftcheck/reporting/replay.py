@@ -105,7 +105,7 @@ def replay_lines(replay: Replay, *, quiet: bool = False, name: str | None = None
         yield [(FAINT, f"  Note: {note}")]
 
 
-def trace_title(replay: Replay) -> str:
+def numbered_trace_file_name(replay: Replay) -> str:
     """Return the name of a trace's file, with the trace's number from the second trace on."""
     return _numbered_trace_name(Path(replay.file).name, replay)
 

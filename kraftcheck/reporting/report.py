@@ -31,9 +31,9 @@ from kraftcheck.reporting.counterexample import (
     reason_as_statement,
     violated_for_text,
 )
-from kraftcheck.reporting.lines import count_with_noun, lines_as_text
+from kraftcheck.reporting.lines import count_with_noun, lines_as_plain_text
 from kraftcheck.reporting.output import convert_write_errors, require_report_extension
-from kraftcheck.reporting.replay import claim_verdict_text, divergence_lines, trace_title
+from kraftcheck.reporting.replay import claim_verdict_text, divergence_lines, numbered_trace_file_name
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import text_of, truncate_text
 from kraftcheck.traces.replay.claims import ClaimVerdict
@@ -75,7 +75,7 @@ def write_report(path: Path, runs: Sequence[Mapping[str, Any]]) -> None:
         path.write_text(text, encoding="utf-8", errors="replace")
 
 
-def search_as_data(job: SearchJob, result: Result, more: Mapping[str, Any]) -> dict[str, Any]:
+def search_as_report_data(job: SearchJob, result: Result, more: Mapping[str, Any]) -> dict[str, Any]:
     """Return the report data of a search."""
     run = {**result_as_json(job, result), **more}
     traces = zip(run["traces"], result.violations, strict=True)
@@ -96,7 +96,7 @@ def _counterexample_data(protocol: Protocol, states: list[dict[str, Any]], viola
     if loop is not None and loop.again is not None:
         trace = (*trace, loop.again)
         states = trace_as_json(protocol, trace)
-    return behaviour_as_data(protocol, states, trace)
+    return behaviour_as_report_data(protocol, states, trace)
 
 
 def _counterexample_end_text(violation: Violation) -> str:
@@ -107,17 +107,17 @@ def _counterexample_end_text(violation: Violation) -> str:
     return f"an assert failed in {violation.property}" if violation.failed else f"violates {violation.property}"
 
 
-def replay_as_data(job: SearchJob, replay: Replay, walked: Sequence[ReplayedState]) -> dict[str, Any]:
+def replay_as_report_data(job: SearchJob, replay: Replay, walked: Sequence[ReplayedState]) -> dict[str, Any]:
     """Return the report data of a replayed trace."""
     trace = list(map(replayed_state_as_step, walked))
     found, claim = replay.divergence, replay.claim
-    title = f"{trace_title(replay)} {replay.verdict}"
+    title = f"{numbered_trace_file_name(replay)} {replay.verdict}"
     shown: dict[str, Any] = {"property": replay.violated, "why": None, "title": title}
     is_shown = claim is not None and claim.verdict is ClaimVerdict.SHOWN and claim.at_end
     if is_shown and found is None and trace and replay.violated in job.protocol.properties:
         shown |= violation_as_json(job.protocol, Violation(str(replay.violated), tuple(trace)))
     shown |= {"end": _replay_end_text(replay, walked)}
-    shown |= behaviour_as_data(job.protocol, trace_as_json(job.protocol, trace), trace)
+    shown |= behaviour_as_report_data(job.protocol, trace_as_json(job.protocol, trace), trace)
     return {
         **job_as_json(job),
         "result": replay.verdict.value,
@@ -125,7 +125,7 @@ def replay_as_data(job: SearchJob, replay: Replay, walked: Sequence[ReplayedStat
         "steps": replay.steps,
         "actions": dict(Counter(replay.actions)),
         "notes": list(replay.notes),
-        "details": None if found is None else lines_as_text(divergence_lines(found)),
+        "details": None if found is None else lines_as_plain_text(divergence_lines(found)),
         "traces": [shown] if trace else [],
     }
 
@@ -144,7 +144,9 @@ def replayed_state_as_step(one: ReplayedState) -> TraceStep:
     return TraceStep(one.state) if taken is None else TraceStep(one.state, taken.action, taken.actor, taken.message)
 
 
-def behaviour_as_data(protocol: Protocol, states: list[dict[str, Any]], trace: Sequence[TraceStep]) -> dict[str, Any]:
+def behaviour_as_report_data(
+    protocol: Protocol, states: list[dict[str, Any]], trace: Sequence[TraceStep]
+) -> dict[str, Any]:
     """Return the report data of a trace: actors of steps, fates of messages, bounds."""
     own = protocol.network.own_actions()
     for state in states:
@@ -167,12 +169,12 @@ def _bounds_by_attribute(protocol: Protocol) -> dict[str, list[str]]:
 
 
 def report_page(runs: Sequence[Mapping[str, Any]]) -> str:
-    """Return the page of runs (see `search_as_data`): one file that loads no other resource and runs no other script.
+    """Return the page of runs (see `search_as_report_data`): one file that loads and runs nothing else.
 
     The data cannot become markup. It is JSON in its own element, with `<`, `>`, `&` and JavaScript's line separators
     escaped, and the script only creates text nodes from it.
     """
-    return html_document(pack_page_data(runs), REPORT_PAGE_SCRIPTS)
+    return html_document(deduplicate_page_data(runs), REPORT_PAGE_SCRIPTS)
 
 
 def html_document(data: Mapping[str, Any], scripts: Iterable[str], asks: str = "") -> str:
@@ -211,7 +213,7 @@ class _ValueInterner:
         return [json.loads(text) for text in self._numbers]
 
 
-def pack_page_data(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def deduplicate_page_data(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the data of a page, with deduplicated values and with states as differences to the state before."""
     values = _ValueInterner()
     found = [
@@ -236,10 +238,10 @@ def _trace_with_numbered_values(trace: Mapping[str, Any], values: _ValueInterner
         before = now
     packed = [dict(flow) | {"message": values.number(flow["message"])} for flow in trace["flows"]]
     rest = {name: value for name, value in trace.items() if name != "states"}
-    return {**rest, "why": shorten_source_path(trace["why"]), "steps": steps, "flows": packed}
+    return {**rest, "why": shorten_source_path_in_reason(trace["why"]), "steps": steps, "flows": packed}
 
 
-def shorten_source_path(why: dict[str, Any] | None) -> dict[str, Any] | None:
+def shorten_source_path_in_reason(why: dict[str, Any] | None) -> dict[str, Any] | None:
     """Shorten the path in the reason of a violation to its last two parts."""
     if why is None or why["place"] is None:
         return why

@@ -66,16 +66,16 @@ from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Record, field_names, ordered, text_of
 from kraftcheck.traces.scenarios import (
-    ScenarioBlock,
+    CommandsWithOutput,
     ScenarioError,
     ScenarioPlayer,
-    arguments_for_start,
     blocks_as_text,
     command_for_step,
     parse_start_arguments,
     parse_step_description,
     quoted_word,
     split_words,
+    words_selecting_initial_state,
 )
 
 STEP_INDENT = "    "
@@ -91,12 +91,12 @@ def walk_as_scenario(
     running = ScenarioRun(protocol)
     start = " ".join(["start", *map(quoted_word, words)])
     running.run(start)
-    then = arguments_for_start(running.stage, init, state)
+    then = words_selecting_initial_state(running.stage, init, state)
     start = " ".join([start, *(["->", *then] if then else [])])
-    blocks = [ScenarioBlock(1, [f"# A walk through {words[0]}."], [start], running.run(start))]
+    blocks = [CommandsWithOutput(1, [f"# A walk through {words[0]}."], [start], running.run(start))]
     for step in steps:
         command = command_for_step(running.stage, step)
-        blocks.append(ScenarioBlock(1, [], [command], running.run(command)))
+        blocks.append(CommandsWithOutput(1, [], [command], running.run(command)))
     return blocks_as_text(blocks, [])
 
 

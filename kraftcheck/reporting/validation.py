@@ -25,7 +25,7 @@ from kraftcheck.reporting.lines import (
     WARNING,
     Line,
     count_with_noun,
-    lines_as_text,
+    lines_as_plain_text,
     note_lines,
     table_lines,
 )
@@ -73,7 +73,7 @@ def validation_lines(found: Validation, *, quiet: bool = False) -> Iterator[Line
     for text in found.open_questions[:MOST_LISTED_FINDINGS] if found.result is ValidationVerdict.INCONCLUSIVE else ():
         yield [(WARNING, "  open"), (PLAIN, f": {text}")]
     if not quiet:
-        yield from _detail_lines(found)
+        yield from _counts_and_notes_lines(found)
 
 
 def _summary_text(found: Validation) -> str:
@@ -158,27 +158,27 @@ def finding_place(finding: Finding) -> str:
     return f"{finding.file}, {finding.where}" if finding.where else finding.file
 
 
-def _detail_lines(found: Validation) -> Iterator[Line]:
+def _counts_and_notes_lines(found: Validation) -> Iterator[Line]:
     replay = found.replay
     if replay is not None:
         rate = found.explained / found.seconds if found.seconds else 0
         yield [(FAINT, f"  replayed in {found.seconds:.1f} s, {rate:,.0f} events a second")]
-        yield from _count_line("explained", replay.explained)
-        yield from _count_line("steps without a line", replay.found)
-        yield from _count_line("known differences used", found.known_used or {})
+        yield from _counts_by_name_lines("explained", replay.explained)
+        yield from _counts_by_name_lines("steps without a line", replay.found)
+        yield from _counts_by_name_lines("known differences used", found.known_used or {})
         if found.without:
             yield [(PLAIN, f"  known differences left out: {', '.join(found.without)}")]
     if found.monitored is not None:
-        yield from _count_line("checks of logs", found.monitored.checks)
+        yield from _counts_by_name_lines("checks of logs", found.monitored.checks)
     if found.disk_report is not None:
-        yield from _count_line("checks of disks", found.disk_report.checks)
+        yield from _counts_by_name_lines("checks of disks", found.disk_report.checks)
         texts = render_disk_report(found.disks, found.disk_report).rstrip("\n").split("\n")
         for text in texts[: -len(list(check_report_lines(found.disk_report)))]:
             yield [(PLAIN, f"  {text}" if text else "")]
     yield from note_lines(validation_notes(found))
 
 
-def _count_line(title: str, counts: Mapping[Any, int]) -> Iterator[Line]:
+def _counts_by_name_lines(title: str, counts: Mapping[Any, int]) -> Iterator[Line]:
     if counts:
         words = ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items(), key=lambda one: -one[1]))
         yield [(PLAIN, f"  {title}: {words}")]
@@ -375,7 +375,7 @@ def write_validation_junit(found: Validation, path: Path) -> None:
 
     is_open = found.result is ValidationVerdict.INCONCLUSIVE
     if found.divergence is not None:
-        text = lines_as_text(divergence_lines(found, found.divergence)).strip()
+        text = lines_as_plain_text(divergence_lines(found, found.divergence)).strip()
         case("replay", "skipped" if is_open else "failure", text)
     else:
         case("replay", "skipped" if found.open_questions else "", "; ".join(found.open_questions))
@@ -388,7 +388,7 @@ def write_validation_junit(found: Validation, path: Path) -> None:
     suite.attrib |= {key: str(len(list(suite.iter(kind)))) for key, kind in counts.items()}
     suite.set("time", f"{found.seconds:.3f}")
     ElementTree.SubElement(suite, "system-out").text = replace_non_xml(
-        lines_as_text(validation_lines(found, quiet=True))
+        lines_as_plain_text(validation_lines(found, quiet=True))
     )
     tree = ElementTree.ElementTree(suite)
     ElementTree.indent(tree)
@@ -487,7 +487,7 @@ def _diagram_row_text(event: Event) -> str | None:
     return None
 
 
-def timeline_from_logs(found: Validation) -> ClusterTimeline:
+def timeline_by_log_time(found: Validation) -> ClusterTimeline:
     """Return the life that logs without messages show, in order of time."""
     life = ClusterTimeline()
     every = [event for events in found.sources.every.values() for event in events]
@@ -501,7 +501,7 @@ def write_cluster_page(found: Validation, life: ClusterTimeline, path: Path) -> 
     path.write_text("".join(_cluster_page_parts(found, life)), encoding="utf-8", errors="backslashreplace")
 
 
-def _escaped_html(text: str, most: int = 400) -> str:
+def _truncate_and_escape_html(text: str, most: int = 400) -> str:
     return escape(escape_invisible(truncate_text(text, most)))
 
 
@@ -511,12 +511,12 @@ def _cluster_page_parts(found: Validation, life: ClusterTimeline) -> Iterator[st
     yield '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
     yield f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
     yield f"<title>kraftcheck validate: {found.result}</title><style>{style}</style></head><body>"
-    yield f"<h1>{_escaped_html(found.result)}</h1>"
-    yield f"<pre>{escape(escape_invisible(lines_as_text(validation_lines(found)), keep=chr(10)))}</pre>"
+    yield f"<h1>{_truncate_and_escape_html(found.result)}</h1>"
+    yield f"<pre>{escape(escape_invisible(lines_as_plain_text(validation_lines(found)), keep=chr(10)))}</pre>"
     rows = life.rows[-MOST_DIAGRAM_ROWS:]
     if rows:
         left_out = life.left_out + len(life.rows) - len(rows)
-        yield from _timeline_svg(rows, left_out, is_causal=found.replay is not None)
+        yield from _timeline_html_parts(rows, left_out, is_causal=found.replay is not None)
     yield f"<script>{script}</script></body></html>\n"
 
 
@@ -524,7 +524,7 @@ def _sha256_base64(text: str) -> str:
     return b64encode(sha256(text.encode()).digest()).decode()
 
 
-def _timeline_svg(rows: Sequence[TimelineRow], left_out: int, *, is_causal: bool) -> Iterator[str]:
+def _timeline_html_parts(rows: Sequence[TimelineRow], left_out: int, *, is_causal: bool) -> Iterator[str]:
     nodes = sorted({row.node for row in rows} | {row.source for row in rows if row.source is not None})
     columns = {node: LEFT_MARGIN + COLUMN_WIDTH * place + COLUMN_WIDTH // 2 for place, node in enumerate(nodes)}
     width, height = LEFT_MARGIN + COLUMN_WIDTH * len(nodes) + 260, TOP_MARGIN + ROW_HEIGHT * (len(rows) + 1)
@@ -532,7 +532,7 @@ def _timeline_svg(rows: Sequence[TimelineRow], left_out: int, *, is_causal: bool
     note = f"; {left_out:,} earlier rows are left out" if left_out else ""
     yield f"<h2>The life of the cluster</h2><p>{len(rows):,} rows {order}{note}. Fetches are folded.</p>"
     yield '<p class="range">Rows <input id="from" type="range"> to <input id="to" type="range"> <span id="of"></span>'
-    bands = list(_epoch_bands(rows))
+    bands = list(_row_ranges_of_epochs(rows))
     for start, end in bands:
         yield f' <button data-from="{start}" data-to="{end}">epoch {rows[start].epoch}</button>'
     size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
@@ -550,7 +550,7 @@ def _timeline_svg(rows: Sequence[TimelineRow], left_out: int, *, is_causal: bool
     yield "</svg>"
 
 
-def _epoch_bands(rows: Sequence[TimelineRow]) -> Iterator[tuple[int, int]]:
+def _row_ranges_of_epochs(rows: Sequence[TimelineRow]) -> Iterator[tuple[int, int]]:
     """Yield the first row of each epoch, and the row behind its last one."""
     place = 0
     for _, band in groupby(rows, key=lambda row: row.epoch):
@@ -561,14 +561,14 @@ def _epoch_bands(rows: Sequence[TimelineRow]) -> Iterator[tuple[int, int]]:
 
 def _row_svg(row: TimelineRow, y: int, columns: dict[int, int]) -> str:
     x = columns[row.node]
-    title = f"<title>{_escaped_html(f'{row.place}, {log_time_text(row.time)}')}</title>"
+    title = f"<title>{_truncate_and_escape_html(f'{row.place}, {log_time_text(row.time)}')}</title>"
     if row.source is None or row.source == row.node:
         return f'<g class="{row.style}">{title}<circle cx="{x}" cy="{y - 4}" r="4"/>' + (
-            f'<text x="{x + 8}" y="{y}">{_escaped_html(row.text, 120)}</text></g>'
+            f'<text x="{x + 8}" y="{y}">{_truncate_and_escape_html(row.text, 120)}</text></g>'
         )
     source = columns[row.source]
     middle = (source + x) // 2
     return (
         f'<g class="{row.style}">{title}<line class="message" x1="{source}" y1="{y - 2}" x2="{x}" y2="{y - 2}"/>'
-        f'<text class="label" x="{middle}" y="{y - 5}">{_escaped_html(row.text, 60)}</text></g>'
+        f'<text class="label" x="{middle}" y="{y - 5}">{_truncate_and_escape_html(row.text, 60)}</text></g>'
     )

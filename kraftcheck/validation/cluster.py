@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from kraftcheck.spec.errors import InputError
-from kraftcheck.validation.disks import has_disk_files, is_record_batch_file, read_disks
+from kraftcheck.validation.disks import is_record_batch_file_by_content, may_hold_disk_files, read_disks
 from kraftcheck.validation.effects import FormatByDisk
 from kraftcheck.validation.events import (
     Event,
@@ -20,7 +20,7 @@ from kraftcheck.validation.events import (
     pair_receipts_with_sends,
 )
 from kraftcheck.validation.log4j import DEFAULT_PATTERN
-from kraftcheck.validation.models import model_of_logs, translator_of_logs
+from kraftcheck.validation.models import model_of_logs_with_difference_uses, translator_of_logs
 from kraftcheck.validation.monitors import check_disks, check_events
 from kraftcheck.validation.replay import ClusterReplay
 from kraftcheck.validation.sources import (
@@ -31,7 +31,7 @@ from kraftcheck.validation.sources import (
     read_line_of_event,
 )
 from kraftcheck.validation.state import NodeProgress
-from kraftcheck.validation.verdict import Validation, find_log_gaps, find_request_storms, senders_of_unlogged_messages
+from kraftcheck.validation.verdict import Validation, find_log_gaps, find_request_storms, sender_by_unlogged_receipt_id
 
 
 def prepare_log_replay(
@@ -54,7 +54,7 @@ def prepare_log_replay(
     nodes = {node: NodeProgress(node, events, len(heads.get(node, ()))) for node, events in logs.items()}
     formats: FormatByDisk = {}
     homes = nodes_by_address(logs)
-    protocol, known = model_of_logs(logs, terms, formats, homes, without, is_late=bool(heads))
+    protocol, known = model_of_logs_with_difference_uses(logs, terms, formats, homes, without, is_late=bool(heads))
     return ClusterReplay(
         protocol, terms, nodes, pairs or pair_receipts_with_sends(logs, homes), formats, homes, known=known
     )
@@ -90,14 +90,14 @@ class ValidationInputs:
 
     def read(self, report: Callable[[int], object] = lambda count: None) -> Validation:
         """Read the disks and the logs; raise InputError if there is neither, or one cannot be read."""
-        disks = read_disks([path for path in self.paths if has_disk_files(path)], limit_bytes=self.limit_bytes)
+        disks = read_disks([path for path in self.paths if may_hold_disk_files(path)], limit_bytes=self.limit_bytes)
         wanted = LogOptions(self.pattern, self.since, self.until, self.limit_bytes, report)
-        sources = read_cluster_logs(filterfalse(is_record_batch_file, self.paths), self.nodes, wanted)
+        sources = read_cluster_logs(filterfalse(is_record_batch_file_by_content, self.paths), self.nodes, wanted)
         _require_any_input(self, sources, has_disks=bool(disks))
         return Validation(sources, disks, self.kafka, self.without, self.monitors)
 
 
-def validate_cluster(
+def replay_and_check_cluster(
     found: Validation,
     inputs: ValidationInputs,
     report: Callable[[int, float], object] = lambda count, seconds: None,
@@ -134,7 +134,7 @@ def _replay_to_divergence(
     replay = found.replay = prepare_log_replay(
         dict(found.sources.logs), heads=found.sources.late, without=found.without
     )
-    replay.check.unwritten = senders_of_unlogged_messages(replay)
+    replay.check.unwritten = sender_by_unlogged_receipt_id(replay)
     began = time.monotonic()
     replayed = {number: node.position for number, node in replay.nodes.items()}
     for number, node in enumerate(replay.run()):

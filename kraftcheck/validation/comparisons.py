@@ -38,7 +38,7 @@ class _VoterSetClaim(NamedTuple):
     disk: ReplicaDisk
 
 
-def _with_sorted_endpoints(voters: tuple[Voter, ...]) -> frozenset[Voter]:
+def _voters_with_sorted_endpoints(voters: tuple[Voter, ...]) -> frozenset[Voter]:
     return frozenset(voter._replace(endpoints=tuple(sorted(voter.endpoints))) for voter in voters)
 
 
@@ -92,7 +92,7 @@ def _compare_claimed_voters(
     if row is None or row["epoch"] != claim.epoch or known is None or is_own:
         return
     report.checks["voter sets"] += 1
-    if _with_sorted_endpoints(known[1]) != claim.voters:
+    if _voters_with_sorted_endpoints(known[1]) != claim.voters:
         message = f"voters {voter_ids(claim.voters)} at offset {claim.offset} on {claim.disk.name}, "
         message += f"{voter_ids(known[1])} since offset {known[0]} in the log of {disk.name}"
         nodes = node_name(disk), node_name(claim.disk)
@@ -116,12 +116,12 @@ def _voter_set_claims(disk: ReplicaDisk) -> Iterator[_VoterSetClaim]:
     for snapshot in disk.snapshots:
         if snapshot.voters is not None:
             yield _VoterSetClaim(
-                snapshot.offset - 1, snapshot.epoch, _with_sorted_endpoints(snapshot.voters), snapshot.file, disk
+                snapshot.offset - 1, snapshot.epoch, _voters_with_sorted_endpoints(snapshot.voters), snapshot.file, disk
             )
     for one in disk.log.controls:
         if isinstance(one.body, VotersRecord):
             yield _VoterSetClaim(
-                one.offset, one.epoch, _with_sorted_endpoints(one.body.voters), disk.files[one.file], disk
+                one.offset, one.epoch, _voters_with_sorted_endpoints(one.body.voters), disk.files[one.file], disk
             )
 
 
@@ -215,7 +215,7 @@ def compare_logs(disks: list[ReplicaDisk], report: CheckReport) -> None:
     """
     forks: dict[int, list[tuple[ReplicaDisk, ReplicaDisk]]] = defaultdict(list)
     for pair in combinations(disks, 2):
-        count, offset = _first_difference(*pair)
+        count, offset = _compared_count_and_first_difference(*pair)
         report.checks["log matching"] += count
         if offset is not None:
             forks[offset].append(pair)
@@ -248,7 +248,7 @@ def _report_first_difference(disks: list[ReplicaDisk], offset: int, shared: list
     holders = (side for side in sides.values() if side[0][1] is not None)
     holder, row = min(holders, key=len)[0]
     assert row is not None
-    message = f"logs differ from offset {offset} on: {'; '.join(parts)}; {_voters_as_text(holder, offset)}; "
+    message = f"logs differ from offset {offset} on: {'; '.join(parts)}; {_voters_at_offset_text(holder, offset)}; "
     if shared:
         message += f"both sides have epoch {min(shared)} from there on"
     else:
@@ -262,7 +262,7 @@ def _disk_names_with_verb(disks: list[ReplicaDisk]) -> str:
     return f"{names[0]} has" if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]} have"
 
 
-def _first_difference(one: ReplicaDisk, other: ReplicaDisk) -> tuple[int, int | None]:
+def _compared_count_and_first_difference(one: ReplicaDisk, other: ReplicaDisk) -> tuple[int, int | None]:
     """Return the number of batches that were compared, and the first offset where two logs differ."""
     start, end = max(one.start, other.start), min(one.end, other.end)
     mine, theirs = _batches_between(one.log.batches, start, end), _batches_between(other.log.batches, start, end)
@@ -285,7 +285,7 @@ def _batches_between(batches: np.ndarray, start: int, end: int) -> np.ndarray:
     return batches[(bases >= start) & (bases < end)]
 
 
-def _voters_as_text(disk: ReplicaDisk, offset: int) -> str:
+def _voters_at_offset_text(disk: ReplicaDisk, offset: int) -> str:
     known = voters_at(disk, offset)
     if known:
         return f"voters {voter_ids(known[1])} since offset {known[0]}"
@@ -315,6 +315,6 @@ def compare_log_with_snapshot(disk: ReplicaDisk, other: ReplicaDisk, snapshot: S
     file, where = place_of_batch(disk, row)
     message = f"epoch {row['epoch']} at offset {snapshot.offset - 1} of {disk.name}, of {utc_time_text(row['time'])}; "
     message += f"{other.name} holds that offset committed with epoch {snapshot.epoch}; "
-    message += _voters_as_text(other, snapshot.offset - 1)
+    message += _voters_at_offset_text(other, snapshot.offset - 1)
     nodes = node_name(disk), node_name(other)
     report.add(Finding("committed", message, file, where, nodes), is_note=not is_breach)

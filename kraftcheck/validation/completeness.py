@@ -17,7 +17,12 @@ from kraftcheck.kraft_model.quorum.records import (
 )
 from kraftcheck.validation.events import Event, EventKind, request_key
 from kraftcheck.validation.state import BOOT_KINDS, EventRefusal, NodeHypothesis
-from kraftcheck.validation.translation import FieldDifference, batch_count_at, batch_end_offset, offset_after_batches
+from kraftcheck.validation.translation import (
+    FieldDifference,
+    batch_count_covering_offset,
+    batch_end_offset,
+    offset_after_batches,
+)
 
 DURABLE_MODES = ("Unattached", "Candidate", "Leader", "Follower")
 """Modes that a replica writes to quorum-state before it enters them."""
@@ -266,7 +271,7 @@ def _leads_within_unit(unit: Sequence[Event]) -> bool:
     return any(event.kind is EventKind.TRANSITION and event.body[0]["mode"] == "Leader" for event in unit)
 
 
-def require_snapshot_control_lines(me: Replica, unit: Sequence[Event]) -> None:
+def require_control_lines_at_process_start(me: Replica, unit: Sequence[Event]) -> None:
     """Raise Refusal unless a starting process shows the voters and versions of its snapshot and of the log behind it.
 
     Voters come with a version. Those of a formatted disk are at offset -1, and not in the model's log.
@@ -274,12 +279,14 @@ def require_snapshot_control_lines(me: Replica, unit: Sequence[Event]) -> None:
     lines = [event for event in unit if event.kind in CONTROL_KINDS]
     snapshot = max(me.snapshots, default=0) if isinstance(me, DiskReplica) else 0
     first = [event.kind for event in lines if event.body[1] < offset_after_batches(me.log, snapshot)]
-    kept = dict(_control_kinds_in_log(me.log[:snapshot], 0))
+    kept = dict(_control_kinds_with_batch_counts(me.log[:snapshot], 0))
     allowed = (
         [[kind for kind in CONTROL_KINDS if kind in kept]] if kept else [[], [EventKind.VERSION], list(CONTROL_KINDS)]
     )
-    shown: list[Any] = [(event.kind, batch_count_at(me.log, event.body[1] + 1)) for event in lines[len(first) :]]
-    wanted: list[Any] = list(_control_kinds_in_log(me.log, snapshot))
+    shown: list[Any] = [
+        (event.kind, batch_count_covering_offset(me.log, event.body[1] + 1)) for event in lines[len(first) :]
+    ]
+    wanted: list[Any] = list(_control_kinds_with_batch_counts(me.log, snapshot))
     if first not in allowed or shown != wanted:
         found = FieldDifference("voters and versions", [*first, *shown], [*allowed[-1], *wanted])
         raise EventRefusal(unit[-1], "is not behind the lines of the voters and versions that are on the disk", [found])
@@ -299,8 +306,8 @@ def _require_snapshot_fetch_line(old: Replica, new: Replica, unit: Sequence[Even
 def _require_control_record_lines(old: tuple[Batch, ...], new: tuple[Batch, ...], unit: Sequence[Event]) -> None:
     """The lines of voters and versions are those of the new batches; of a new snapshot, the latest."""
     lines = [event for event in unit if event.kind in CONTROL_KINDS]
-    shown: list[Any] = [(event.kind, batch_count_at(new, event.body[1] + 1)) for event in lines]
-    wanted: list[Any] = list(_control_kinds_in_log(new, len(old)))
+    shown: list[Any] = [(event.kind, batch_count_covering_offset(new, event.body[1] + 1)) for event in lines]
+    wanted: list[Any] = list(_control_kinds_with_batch_counts(new, len(old)))
     replaced = [event.body for event in unit if event.kind is EventKind.REPLACED]
     if replaced:
         loaded = [event.body[0] for event in unit if event.kind is EventKind.LOADED]
@@ -308,13 +315,13 @@ def _require_control_record_lines(old: tuple[Batch, ...], new: tuple[Batch, ...]
             found = FieldDifference("snapshot", loaded, replaced)
             raise EventRefusal(unit[-1], "is not followed by the line of a new snapshot that is read", [found])
         shown = [event.kind for event in lines]
-        wanted = [kind for kind in CONTROL_KINDS if kind in dict(_control_kinds_in_log(new, 0))]
+        wanted = [kind for kind in CONTROL_KINDS if kind in dict(_control_kinds_with_batch_counts(new, 0))]
     if shown != wanted:
         found = FieldDifference("voters and versions", shown, wanted)
         raise EventRefusal(unit[-1], "is not followed by the lines of new voters or versions", [found])
 
 
-def _control_kinds_in_log(log: tuple[Batch, ...], start: int) -> Iterator[tuple[EventKind, int]]:
+def _control_kinds_with_batch_counts(log: tuple[Batch, ...], start: int) -> Iterator[tuple[EventKind, int]]:
     """Yield the voters and versions behind the first `start` batches, with the number of batches up to them.
 
     A bootstrap snapshot is a batch that ends at offset 0; the first leader writes its contents again.

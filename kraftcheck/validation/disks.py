@@ -227,7 +227,7 @@ class _BoundedFile(io.RawIOBase):
         return True
 
 
-def _maybe_gunzipped(stream: BinaryIO, name: str, limit: int) -> _BoundedFile:
+def _unpack_if_gzipped(stream: BinaryIO, name: str, limit: int) -> _BoundedFile:
     """Return a possibly gzipped stream, unpacked."""
     magic = stream.read(2)
     stream.seek(0)
@@ -258,7 +258,7 @@ def _damage_as_input_error(name: str) -> Iterator[None]:
 def _is_tar(stream: BinaryIO, name: str) -> bool:
     """Whether a file begins as a tarball does, gzipped or not."""
     try:
-        block = _maybe_gunzipped(stream, name, DEFAULT_LIMIT_BYTES).read(512)
+        block = _unpack_if_gzipped(stream, name, DEFAULT_LIMIT_BYTES).read(512)
     except _DAMAGE_ERRORS:
         block = b""
     finally:
@@ -293,7 +293,7 @@ class _FileCollector:
             with path.open("rb") as stream:
                 found = _is_tar(stream, name)
                 base = stream.read(8)
-            if is_record_batch_file(path):
+            if is_record_batch_file_by_content(path):
                 known = path.name if _PARTITION_FILE_NAME.fullmatch(path.name) else f"{int.from_bytes(base):020}.log"
                 self.add(
                     f"{real_path(path)}{_SINGLE_FILE_MARK}/{PARTITION_FOLDER}",
@@ -329,7 +329,7 @@ class _FileCollector:
         if depth > DEEPEST_TARBALL:
             raise InputError(f"{label}: expected at most {DEEPEST_TARBALL} tarballs in one another; unpack it")
         with _damage_as_input_error(label):
-            unpacked = _maybe_gunzipped(self._stack.enter_context(opened()), label, self._limit)
+            unpacked = _unpack_if_gzipped(self._stack.enter_context(opened()), label, self._limit)
             archive = tarfile.open(fileobj=unpacked, mode="r:")  # noqa: SIM115
             for number, member in enumerate(archive):
                 if number > 10 * MOST_FILES:
@@ -380,7 +380,7 @@ def _is_metadata_partition(folder: str, names: Iterable[str]) -> bool:
     return any(name == "quorum-state" or _SNAPSHOT_NAME.fullmatch(name) for name in names)
 
 
-def has_disk_files(path: str | Path) -> bool:
+def may_hold_disk_files(path: str | Path) -> bool:
     """Whether a path is, or holds, a replica's metadata partition, or a folder or tarball that cannot be read."""
     try:
         with ExitStack() as stack:
@@ -394,7 +394,7 @@ def has_disk_files(path: str | Path) -> bool:
             return _is_tar(stream, str(path))
 
 
-def is_record_batch_file(path: Path) -> bool:
+def is_record_batch_file_by_content(path: Path) -> bool:
     """Whether a file is a segment or a snapshot by its content: it begins with a batch."""
     if not path.is_file():
         return False
@@ -410,7 +410,7 @@ def read_disks(paths: Iterable[str | Path], *, limit_bytes: int = DEFAULT_LIMIT_
         with ExitStack() as stack:
             collector = _FileCollector(limit_bytes, stack)
             collector.path(Path(path))
-            found = _read_partitions(collector, room, seen)
+            found = _read_collected_disks(collector, room, seen)
         room -= sum(len(disk.log.batches) for disk in found)
         if not any(_is_metadata_partition(folder, names) for folder, names in collector.folders.items()):
             name = escape_unprintable(str(path))
@@ -421,7 +421,7 @@ def read_disks(paths: Iterable[str | Path], *, limit_bytes: int = DEFAULT_LIMIT_
     return sorted(disks, key=lambda disk: (disk.node_id is None, disk.node_id or 0, disk.path))
 
 
-def _read_partitions(collector: _FileCollector, room: int, seen: set[str]) -> list[ReplicaDisk]:
+def _read_collected_disks(collector: _FileCollector, room: int, seen: set[str]) -> list[ReplicaDisk]:
     """Read the collected partitions that were not seen, files in the order of the archives.
 
     A seek backwards would unpack an archive again.

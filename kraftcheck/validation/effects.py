@@ -222,7 +222,7 @@ class ReplayedModel:
             puts=(*state.puts, *puts.items()),
             sent=sent,
             appended=appended,
-            votes=_vote_requests_of_round(state, after, step),
+            votes=_vote_requests_after_step(state, after, step),
             owed=next((sent for sent in step.sent if isinstance(sent, ApiVersionsRequest)), state.owed),
         )
 
@@ -288,7 +288,7 @@ class ReplayedModel:
                     yield self._taken(state, step, node, event, None), name
 
 
-def _vote_requests_of_round(state: NodeHypothesis, after: Replica, step: Step) -> Mapping[ModelValue, int | None]:
+def _vote_requests_after_step(state: NodeHypothesis, after: Replica, step: Step) -> Mapping[ModelValue, int | None]:
     """Return the Vote requests of the round after a step: none in a new round, and without those that it repeats."""
     if not state.votes or (after.mode, after.epoch) != (state.me.mode, state.me.epoch):
         return {}

@@ -181,7 +181,7 @@ _FIRST_LINE_PREFIX = '{"seq":0,'
 # Forms of events
 
 
-def _flat_fields(value: Any, depth: int = DEEPEST_NESTING) -> Iterator[tuple[str, str]]:
+def _scalar_fields_in_order(value: Any, depth: int = DEEPEST_NESTING) -> Iterator[tuple[str, str]]:
     """Yield the names and values of the scalar fields of a message, in order."""
     if depth == 0:
         raise InvalidJsonValueError(f"at most {DEEPEST_NESTING} arrays and objects in one another", value)
@@ -190,7 +190,7 @@ def _flat_fields(value: Any, depth: int = DEEPEST_NESTING) -> Iterator[tuple[str
             raise InvalidJsonValueError("an object", one)
         for name, inner in one.items():
             if isinstance(inner, list | dict):
-                yield from _flat_fields(inner, depth - 1)
+                yield from _scalar_fields_in_order(inner, depth - 1)
             elif name not in DROPPED_FIELDS:
                 yield intern(name), intern(_value_as_logged(name, inner))
 
@@ -214,7 +214,7 @@ def _value_from_log(shown: str) -> Any:
 def _field_names_and_values(value: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if not isinstance(value, list | dict):
         raise InvalidJsonValueError("an object or an array of objects", value)
-    pairs = list(_flat_fields(value))
+    pairs = list(_scalar_fields_in_order(value))
     return tuple(name for name, _ in pairs), tuple(shown for _, shown in pairs)
 
 
@@ -400,7 +400,7 @@ def is_event_stream(head: bytes) -> bool:
     return named is not None and named[1].decode("ascii", "replace") in CODEC_OF_EVENT
 
 
-def read_stream(lines: Iterable[str], file: str) -> Iterator[Event]:
+def read_event_stream(lines: Iterable[str], file: str) -> Iterator[Event]:
     """Yield the events of a stream; node -1 stands for the node of the file.
 
     Raises InputError at a line of another form. A last line that is not finished is left out: its process was killed.
@@ -411,14 +411,14 @@ def read_stream(lines: Iterable[str], file: str) -> Iterator[Event]:
             raise InputError(f"{file}:{cut_off}: expected a JSON object on one line, found none; remove the line")
         if not line.strip():
             continue
-        entry = _json_of_line(line)
+        entry = _json_of_line_or_none(line)
         if entry is None:
             cut_off = number_
             continue
         yield from events_from_json_object(entry, file, number_)
 
 
-def _json_of_line(line: str) -> Any:
+def _json_of_line_or_none(line: str) -> Any:
     """Return the JSON value of a line, or of its last part that another process has begun; None for another line."""
     for begin in (0, line.rfind(_FIRST_LINE_PREFIX)):
         try:
@@ -475,7 +475,7 @@ def _events_of_log_text(found: dict[str, Any], file: str, line: int) -> Iterator
 # Writing
 
 
-def write_stream(logs: Iterable[Iterable[Event]], versions: Iterable[str], path: Path) -> None:
+def write_event_stream(logs: Iterable[Iterable[Event]], versions: Iterable[str], path: Path) -> None:
     """Write the events of nodes, each in the order of its log, and Kafka's versions."""
     with path.open("w", encoding="utf-8", errors="backslashreplace") as file:
         for event in chain.from_iterable(logs):
@@ -492,7 +492,7 @@ def _write_entry(file: Any, entry: dict[str, Any]) -> None:
     file.write(json.dumps(entry, separators=(",", ":"), ensure_ascii=False) + "\n")
 
 
-def _message_as_fields(event: Event, body: MessageBody) -> dict[str, Any]:
+def _fields_of_message_event(event: Event, body: MessageBody) -> dict[str, Any]:
     found: dict[str, Any] = {"correlation": event.correlation, "api": body.api, "fields": (body.names, body.values)}
     if event.created >= 0:
         found["created"] = event.created
@@ -508,7 +508,7 @@ def event_as_json(event: Event) -> dict[str, Any]:
     found |= {"level": event.level} if event.level in LOG_LEVELS else {}
     found |= {"file": event.file, "line": event.line}
     if isinstance(body, MessageBody):
-        found |= _message_as_fields(event, body)
+        found |= _fields_of_message_event(event, body)
     elif event.kind is EventKind.STATE:
         found |= {key: value for key, value in body.items() if key in REPLICA_FIELD_CODECS}
     else:

@@ -135,7 +135,7 @@ class SendReceivePairs(NamedTuple):
 def pair_receipts_with_sends(logs: dict[int, Sequence[Event]], homes: dict[str, int]) -> SendReceivePairs:
     """Pair the receipts of all nodes with the sendings of the nodes that have a log."""
     pairs = SendReceivePairs({}, {}, [], [])
-    answers = _answers_to_requests(logs)
+    answers = _answers_by_id_of_receipt(logs)
     _set_remove_voter_senders(logs)
     receipts: dict[int, list[list[Event]]] = defaultdict(list)
     for log in logs.values():
@@ -193,7 +193,7 @@ def _listeners_in_voter_request(body: MessageBody) -> Iterator[tuple[str, int]]:
             yield f"{host[1:-1]}:{port}", body.number("voterId")
 
 
-def _answers_to_requests(logs: dict[int, Sequence[Event]]) -> dict[int, Event]:
+def _answers_by_id_of_receipt(logs: dict[int, Sequence[Event]]) -> dict[int, Event]:
     """Return the answer to each received request, by id() of the receipt."""
     found: dict[int, Event] = {}
     for log in logs.values():
@@ -236,7 +236,9 @@ def _pair_receipts_of_sender(
         if not alignments:
             pairs.unpaired.extend(of_receiver)
             continue
-        for receipt, incarnation in zip(of_receiver, _sender_incarnations(of_receiver, alignments), strict=True):
+        for receipt, incarnation in zip(
+            of_receiver, _sender_incarnation_of_each_receipt(of_receiver, alignments), strict=True
+        ):
             assigned[incarnation].append(receipt)
     for incarnation, alignment in alignments.items():
         for receipt in sorted(assigned[incarnation], key=lambda event: event.correlation):
@@ -246,7 +248,7 @@ def _pair_receipts_of_sender(
         pairs.unanswered.extend(alignment.unanswered())
 
 
-def _sender_incarnations(receipts: list[Event], alignments: dict[int, _ReceiptAligner]) -> list[int]:
+def _sender_incarnation_of_each_receipt(receipts: list[Event], alignments: dict[int, _ReceiptAligner]) -> list[int]:
     """Return the sender's incarnation for each receipt of one node: the most likely ones, which never fall.
 
     An incarnation is likely if it has sent the request with a similar id, and unlikely to go on where the ids restart.

@@ -36,12 +36,12 @@ from kraftcheck.validation.state import (
     NodeHypothesis,
     NodeProgress,
     WaitingRequest,
-    vote_difference,
+    compare_vote_with_model,
 )
 from kraftcheck.validation.translation import (
     ERROR_CODES,
     FieldDifference,
-    batch_count_at,
+    batch_count_covering_offset,
     batch_end_offset,
     body_differences,
     offset_after_batches,
@@ -86,7 +86,7 @@ class KnownDifferenceUses:
         for name, helper in HELPERS_OF_DIFFERENCES.items():
             if name in self.names:
                 setattr(protocol, helper, self._noting(name, getattr(protocol, helper)))
-        for method, found in _overridden_methods(known, plain).items():
+        for method, found in _overriding_methods_by_name(known, plain).items():
             setattr(protocol, method, self._watched(protocol, method, found))
 
     def _noting(self, name: str, helper: Callable[..., Any]) -> Callable[..., Any]:
@@ -102,7 +102,7 @@ class KnownDifferenceUses:
             self._others[name] = self._make(name)
         return self._others[name]
 
-    def _watched(self, protocol: QuorumBase, method: str, found: Collection[_OverriddenMethod]) -> Any:
+    def _watched(self, protocol: QuorumBase, method: str, found: Collection[_OverridingMethod]) -> Any:
         """Return a method that notes the differences by which it returns something else."""
         whole = getattr(protocol, method)
 
@@ -123,7 +123,7 @@ def _materialize_iterator(result: Any) -> Any:
     return list(result) if isinstance(result, Iterator) else result
 
 
-class _OverriddenMethod(NamedTuple):
+class _OverridingMethod(NamedTuple):
     """A method of a known difference."""
 
     name: str
@@ -131,20 +131,20 @@ class _OverriddenMethod(NamedTuple):
     own: Any
 
 
-def _overridden_methods(
+def _overriding_methods_by_name(
     known: Mapping[str, type[QuorumBase]], plain: type[QuorumBase]
-) -> dict[str, list[_OverriddenMethod]]:
+) -> dict[str, list[_OverridingMethod]]:
     """Return the methods of the model that known differences override."""
     unwatched = {*UNWATCHED_METHODS, *IN_FLIGHT_METHODS, "replica_type"}
     if ONE_REQUEST_AT_A_TIME in known:
         unwatched.add("next_request")  # it sends all of a replica's own requests
-    found: dict[str, list[_OverriddenMethod]] = defaultdict(list)
+    found: dict[str, list[_OverridingMethod]] = defaultdict(list)
     for name, part in known.items():
         parts = [] if name in HELPERS_OF_DIFFERENCES else [one for one in part.__mro__ if one not in plain.__mro__]
         methods = {method for one in parts for method, value in vars(one).items() if callable(value)}
         for method in methods - unwatched:
             if callable(getattr(plain, method, None)):
-                found[method].append(_OverriddenMethod(name, parts[-1], getattr(part, method)))
+                found[method].append(_OverridingMethod(name, parts[-1], getattr(part, method)))
     return found
 
 
@@ -406,7 +406,7 @@ class LineChecks(CommittedBatchMerger):
                 raise EventRefusal(event, "is an append of a replica that does not lead", action="ClientAppend")
             state = self._taken(state, step, node, event, None)
         log = state.me.log
-        count = batch_count_at(log, end)
+        count = batch_count_covering_offset(log, end)
         shown = (base, end, epoch)
         if (
             count > len(log)
@@ -507,13 +507,13 @@ class LineChecks(CommittedBatchMerger):
 
     def _voters_at(self, me: Replica, offset: int) -> frozenset[Any]:
         formatted = self.protocol.formatted_voters(me.id, me.directory)
-        return self.protocol.voters_in(me.log[: batch_count_at(me.log, offset + 1)], formatted)
+        return self.protocol.voters_in(me.log[: batch_count_covering_offset(me.log, offset + 1)], formatted)
 
     def _reads_version(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> NodeHypothesis:
         version, offset = event.body
         me = state.me
         formatted = self.protocol.formatted_version(me.id, me.directory)
-        ours = last_kraft_version(me.log[: batch_count_at(me.log, offset + 1)], formatted)
+        ours = last_kraft_version(me.log[: batch_count_covering_offset(me.log, offset + 1)], formatted)
         if ours != version and offset >= 0 and me.mode is Mode.LEADER:
             return state  # an upgrade: the voters' line comes next
         self._equal(state, event, ("kraft.version",), (version,), (ours,))
@@ -529,7 +529,7 @@ class LineChecks(CommittedBatchMerger):
         model: dict[str, Any] = {"mode": str(me.mode), "epoch": me.epoch, "leader": leader}
         model["high watermark"] = state.high
         if "voted" in shown:
-            _, kafka["voted"], model["voted"] = vote_difference(shown["voted"], self._vote(me), self.terms)
+            _, kafka["voted"], model["voted"] = compare_vote_with_model(shown["voted"], self._vote(me), self.terms)
         if "voters_offset" in shown and state.voter_sets is not None:
             kafka["voters offset"] = shown["voters_offset"]
             model["voters offset"] = state.voter_sets[-1] if state.voter_sets else None
@@ -553,7 +553,7 @@ class LineChecks(CommittedBatchMerger):
             return state
         self.split(start)
         me = replica_with_rewritten_log(state.me, lambda log: split_data_batch_at(log, start))
-        count = batch_count_at(me.log, start)
+        count = batch_count_covering_offset(me.log, start)
         after = self._after_snapshots(state._replace(me=me), {count})
         return next((one for one in after if one.me.start == count), state)
 

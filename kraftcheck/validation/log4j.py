@@ -188,7 +188,7 @@ STATE_FIELD_PARSERS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
 # Parsers by the first characters of a message
 
 
-def _parse_message(kind: EventKind, event: Event, text: str) -> bool:
+def _fill_message_event(kind: EventKind, event: Event, text: str) -> bool:
     api = MESSAGE_API_PATTERN.search(text)
     if api is None:
         return False
@@ -199,32 +199,32 @@ def _parse_message(kind: EventKind, event: Event, text: str) -> bool:
     return True
 
 
-def _parse_received(event: Event, text: str) -> None:
+def _fill_received_message_event(event: Event, text: str) -> None:
     kind = EventKind.REQUEST if "InboundRequest(" in text[:45] else EventKind.RESPONSE
-    if _parse_message(kind, event, text):
+    if _fill_message_event(kind, event, text):
         created = re.search(r"createdTimeMs=(\d+)", text[-40:])
         event.created = int(created[1]) if created else -1
         event.peer = message_sender(event.body) if kind is EventKind.REQUEST else None
 
 
-def _parse_sent_request(event: Event, text: str) -> None:
-    if _parse_message(EventKind.SEND, event, text):
+def _fill_sent_request_event(event: Event, text: str) -> None:
+    if _fill_message_event(EventKind.SEND, event, text):
         found = DESTINATION_PATTERN.search(text)
         if found:
             event.created, event.address = int(found[1]), found[2]
 
 
-def _parse_sent_response(event: Event, text: str) -> None:
+def _fill_sent_response_event(event: Event, text: str) -> None:
     answer, _, request = text.partition(" to inbound request ")
-    if _parse_message(EventKind.ANSWER, event, answer):
+    if _fill_message_event(EventKind.ANSWER, event, answer):
         found = CREATED_TIME_PATTERN.search(request)
         event.created = int(found[1]) if found else -1
         api = MESSAGE_API_PATTERN.search(request)
         event.peer = message_sender(parse_body(api[1], request[api.end() :])) if api else None
 
 
-def _parse_ignored_response(event: Event, text: str) -> None:
-    _parse_message(EventKind.IGNORED, event, text.partition(" since it is no longer")[0])
+def _fill_ignored_response_event(event: Event, text: str) -> None:
+    _fill_message_event(EventKind.IGNORED, event, text.partition(" since it is no longer")[0])
 
 
 def _transition_parser(kind: EventKind) -> Callable[[Event, str], None]:
@@ -237,13 +237,13 @@ def _transition_parser(kind: EventKind) -> Callable[[Event, str], None]:
     return parse
 
 
-def _parse_append(event: Event, text: str) -> None:
+def _fill_append_event(event: Event, text: str) -> None:
     found = re.search(r"base offset (\d+), new end offset is OffsetAndEpoch[\[(]offset=(\d+), epoch=(\d+)", text)
     if found:
         event.kind, event.body = EventKind.APPEND, (int(found[1]), int(found[2]), int(found[3]))
 
 
-def _parse_follower_end_offset(event: Event, text: str) -> None:
+def _fill_follower_end_offset_event(event: Event, text: str) -> None:
     found = re.search(r"offset=(\d+), epoch=(\d+)", text)
     if found:
         event.kind, event.body = EventKind.STORED, (int(found[1]), int(found[2]))
@@ -258,38 +258,38 @@ def _offset_event_parser(kind: EventKind) -> Callable[[Event, str], None]:
     return parse
 
 
-def _parse_first_high_watermark(event: Event, text: str) -> None:
+def _fill_first_high_watermark_event(event: Event, text: str) -> None:
     """The first high watermark of an epoch; INFO shows no others."""
     if " for the first time " in text:
         _offset_event_parser(EventKind.FIRST_HIGH_WATERMARK)(event, text)
 
 
-def _parse_voter_set(event: Event, text: str) -> None:
+def _fill_voter_set_event(event: Event, text: str) -> None:
     found = re.search(r" at offset (-?\d+)$", text)
     if found:
         event.kind, event.body = EventKind.VOTERS, (parse_voters(text), int(found[1]))
 
 
-def _parse_kraft_version(event: Event, text: str) -> None:
+def _fill_kraft_version_event(event: Event, text: str) -> None:
     found = re.search(r"KRAFT_VERSION_(\d+) at offset (-?\d+)$", text)
     if found:
         event.kind, event.body = EventKind.VERSION, (int(found[1]), int(found[2]))
 
 
-def _parse_starting_voters(event: Event, text: str) -> None:
+def _fill_starting_voters_event(event: Event, text: str) -> None:
     event.kind, event.body = EventKind.STARTING_VOTERS, parse_voters(text)
 
 
-def _parse_boot(event: Event, text: str) -> None:
+def _fill_boot_event(event: Event, text: str) -> None:
     event.kind = EventKind.BOOT
 
 
-def _parse_disk_snapshots(event: Event, text: str) -> None:
+def _fill_disk_snapshots_event(event: Event, text: str) -> None:
     event.kind = EventKind.DISK
     event.body = tuple((int(a), int(b)) for a, b in re.findall(r"offset=(\d+), epoch=(\d+)", text))
 
 
-def _parse_bootstrap_servers(event: Event, text: str) -> None:
+def _fill_bootstrap_servers_event(event: Event, text: str) -> None:
     event.kind = EventKind.BOOTSTRAP
     ends = [(text.rfind(" ", 0, found.start()) + 1, found) for found in SERVER_PATTERN.finditer(text)]
     event.body = tuple((text[start : found.end(1)].rpartition("[")[2], int(found[2])) for start, found in ends)
@@ -314,23 +314,23 @@ def _snapshot_line_parser(kind: EventKind) -> Callable[[Event, str], None]:
 
 
 PARSER_OF_LINE: dict[str, Callable[[Event, str], None]] = {
-    "Received inbound mes": _parse_received,
-    "Sent outbound reques": _parse_sent_request,
-    "Sent response Outbou": _parse_sent_response,
-    "Ignoring response In": _parse_ignored_response,
+    "Received inbound mes": _fill_received_message_event,
+    "Sent outbound reques": _fill_sent_request_event,
+    "Sent response Outbou": _fill_sent_response_event,
+    "Ignoring response In": _fill_ignored_response_event,
     "Attempting durable t": _transition_parser(EventKind.ATTEMPT),
     "Completed transition": _transition_parser(EventKind.TRANSITION),
-    "Leader appended reco": _parse_append,
-    "Follower end offset ": _parse_follower_end_offset,
-    "High watermark set t": _parse_first_high_watermark,
+    "Leader appended reco": _fill_append_event,
+    "Follower end offset ": _fill_follower_end_offset_event,
+    "High watermark set t": _fill_first_high_watermark_event,
     "Leader high watermar": _offset_event_parser(EventKind.LEADER_HIGH_WATERMARK),
     "Follower high waterm": _offset_event_parser(EventKind.FOLLOWER_HIGH_WATERMARK),
-    "Latest set of voters": _parse_voter_set,
-    "Latest kraft.version": _parse_kraft_version,
-    "Starting voters are ": _parse_starting_voters,
-    "Reading KRaft snapsh": _parse_boot,
-    "Initialized snapshot": _parse_disk_snapshots,
-    "Starting request man": _parse_bootstrap_servers,
+    "Latest set of voters": _fill_voter_set_event,
+    "Latest kraft.version": _fill_kraft_version_event,
+    "Starting voters are ": _fill_starting_voters_event,
+    "Reading KRaft snapsh": _fill_boot_event,
+    "Initialized snapshot": _fill_disk_snapshots_event,
+    "Starting request man": _fill_bootstrap_servers_event,
     "Loading snapshot (Of": _snapshot_line_parser(EventKind.LOADED),
     "Truncated to offset ": _offset_event_parser(EventKind.TRUNCATED),
     "Fully truncated the ": _offset_event_parser(EventKind.REPLACED),

@@ -10,12 +10,12 @@ from typing import Any
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.kraft_model.quorum.records import ADMIN, UNKNOWN_DIRECTORY, Replica, Voter
-from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka, known_differences
+from kraftcheck.kraft_model.quorum.variants.kafka import known_difference_classes_by_name, with_known_kafka_differences
 from kraftcheck.spec import ModelValue
 from kraftcheck.validation.effects import FormatByDisk
 from kraftcheck.validation.events import Event, EventKind, is_transport_error
 from kraftcheck.validation.lines import KnownDifferenceUses
-from kraftcheck.validation.translation import OTHER_CLUSTER, ClusterIds, ModelTranslator
+from kraftcheck.validation.translation import OTHER_CLUSTER, ClusterIdsByProcess, ModelTranslator
 
 UNLIMITED_BOUND = 1_000_000
 """A bound that no log exhausts."""
@@ -31,10 +31,10 @@ def translator_of_logs(logs: dict[int, Sequence[Event]]) -> ModelTranslator:
         if event.kind in (EventKind.VOTERS, EventKind.STARTING_VOTERS):
             told = event.body[0] if event.kind is EventKind.VOTERS else event.body
             voters.update(voter[0] for voter in told)
-    return ModelTranslator({*logs, *peers, *voters}, voters, ClusterIds(logs))
+    return ModelTranslator({*logs, *peers, *voters}, voters, ClusterIdsByProcess(logs))
 
 
-def model_of_logs(
+def model_of_logs_with_difference_uses(
     logs: dict[int, Sequence[Event]],
     terms: ModelTranslator,
     formats: FormatByDisk,
@@ -47,7 +47,7 @@ def model_of_logs(
 
     `formats` holds the voters and kraft.version of formatted disks.
     """
-    servers, initial, version = _model_constants(
+    servers, initial, version = _servers_initial_voters_and_version(
         list(chain.from_iterable(logs.values())), terms, homes, is_late=is_late
     )
 
@@ -73,14 +73,14 @@ def model_of_logs(
     }
 
     def make(*left_out: str) -> QuorumBase:
-        kind = as_kafka(Quorum, cluster=True, without=(*without, *left_out))
+        kind = with_known_kafka_differences(Quorum, cluster=True, without=(*without, *left_out))
         made: Any = type("RecordedQuorum", (kind,), {"__doc__": kind.__doc__, **methods})
         bounds = {c.attribute: UNLIMITED_BOUND for c in made.constants.values() if c.is_bound}
         protocol: QuorumBase = made(**{**bounds, "cuts": 0, "losses": 0, "duplicates": 0, **constants})
         return protocol
 
     protocol = make()
-    parts = {name: part for name, part in known_differences(cluster=True).items() if name not in without}
+    parts = {name: part for name, part in known_difference_classes_by_name(cluster=True).items() if name not in without}
     return protocol, KnownDifferenceUses(protocol, Quorum, parts, make)
 
 
@@ -112,7 +112,7 @@ def _supported_kraft_versions(
             yield homes.get(asked.get((event.incarnation, event.correlation), "")), version
 
 
-def _model_constants(
+def _servers_initial_voters_and_version(
     events: Sequence[Event], terms: ModelTranslator, homes: dict[str, int], *, is_late: bool
 ) -> tuple[frozenset[ModelValue], set[Voter], int]:
     """Return the bootstrap servers, the voters of the first starts, and the kraft.version of formatted disks."""

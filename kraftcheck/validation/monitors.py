@@ -79,7 +79,7 @@ def _check_identity(disks: list[ReplicaDisk], report: CheckReport) -> None:
             report.add(Finding("identity", message, other.path, where, nodes), is_note=True)
 
 
-def _scans_of_disk(disk: ReplicaDisk) -> Iterator[tuple[BatchScan, list[str], str]]:
+def _scans_with_files_of_disk(disk: ReplicaDisk) -> Iterator[tuple[BatchScan, list[str], str]]:
     yield disk.log, disk.files, disk.files[-1] if disk.files else ""
     for snapshot in disk.snapshots:
         yield snapshot.scan, [snapshot.file], ""
@@ -90,7 +90,7 @@ def _check_integrity(disk: ReplicaDisk, report: CheckReport) -> None:
     nodes = (node_name(disk),)
     for problem in disk.problems:
         report.add(Finding("quorum-state", problem.message, problem.file, "", nodes))
-    for scan, files, active in _scans_of_disk(disk):
+    for scan, files, active in _scans_with_files_of_disk(disk):
         report.checks["crc"] += len(scan.batches)
         _report_scan_faults(scan, files, active, nodes, report)
         _report_offset_gaps(scan.batches, disk.starts[0] if active else 0, files, nodes, report)

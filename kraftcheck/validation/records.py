@@ -141,7 +141,7 @@ def _append_zeros_to_crc(tables: np.ndarray, registers: np.ndarray) -> np.ndarra
     return np.bitwise_xor.reduce(parts)  # type: ignore[no-any-return]
 
 
-def crc32c(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+def crc32c_of_ranges(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Return the CRC32C of each range of bytes, all ranges at once.
 
     Chunks of 64 bytes, aligned at the ends of the ranges, are processed side by side. A tree of additions in GF(2)
@@ -267,7 +267,7 @@ def _read_control_body(kind: int, reader: _RecordReader) -> ControlBody | None:
     return None
 
 
-def control_records(batch: bytes) -> Iterator[tuple[int, ControlBody]]:
+def decode_control_batch(batch: bytes) -> Iterator[tuple[int, ControlBody]]:
     """Yield (offset, content) of the records of a control batch."""
     base, *_, attributes, _, _, _, _, _, _, count = BATCH_HEADER.unpack_from(batch)
     if attributes & COMPRESSION_ATTRIBUTES:
@@ -287,7 +287,7 @@ def control_records(batch: bytes) -> Iterator[tuple[int, ControlBody]]:
             yield offset, body
 
 
-def _batch_size(header: tuple[int, ...]) -> int:
+def _batch_size_or_zero(header: tuple[int, ...]) -> int:
     """Return the size of a batch from its header; 0 if this cannot be a batch."""
     base, length, epoch, magic, _, _, delta = header[:7]
     size = length + _BYTES_OUTSIDE_LENGTH
@@ -297,7 +297,7 @@ def _batch_size(header: tuple[int, ...]) -> int:
 
 def starts_with_batch(head: bytes) -> bool:
     """Whether bytes begin as a batch does."""
-    return len(head) >= BATCH_HEADER.size and _batch_size(BATCH_HEADER.unpack_from(head)) > 0
+    return len(head) >= BATCH_HEADER.size and _batch_size_or_zero(BATCH_HEADER.unpack_from(head)) > 0
 
 
 class BatchScanner:
@@ -337,7 +337,7 @@ class BatchScanner:
         used, stuck = 0, False
         while used + BATCH_HEADER.size <= len(data):
             header = BATCH_HEADER.unpack_from(data, used)
-            size = _batch_size(header)
+            size = _batch_size_or_zero(header)
             stuck = not size
             if stuck or used + size > len(data):
                 break
@@ -359,7 +359,7 @@ class BatchScanner:
             raise MalformedBytesError(f"more than {MOST_BATCHES:,} batches")
         self._parts.append(found)
         at = found["at"] - position
-        right = crc32c(np.frombuffer(data, np.uint8), at + _CRC_START_BYTE, at + sizes) == found["crc"]
+        right = crc32c_of_ranges(np.frombuffer(data, np.uint8), at + _CRC_START_BYTE, at + sizes) == found["crc"]
         for row in found[~right]:
             self.scan.broken += 1
             self._fault(
@@ -374,7 +374,7 @@ class BatchScanner:
     def _control(self, row: np.void, batch: bytes) -> None:
         base, _, time, at, epoch, _, file = (int(value) for value in row.tolist())
         try:
-            for offset, body in control_records(batch):
+            for offset, body in decode_control_batch(batch):
                 self.scan.controls.append(ControlRecord(offset, epoch, time, base, at, file, body))
         except MalformedBytesError as error:
             self._fault("content", at, file, f"control batch at offset {base} cannot be decoded: found {error}")
@@ -406,11 +406,11 @@ def _find_next_batch(data: bytes) -> int:
     budget = 4 * LARGEST_BATCH_BYTES
     for place in (np.flatnonzero(plausible) + 1).tolist():
         header = BATCH_HEADER.unpack_from(data, place)
-        size = _batch_size(header)
+        size = _batch_size_or_zero(header)
         if size and place + size <= len(data):
             budget -= size + 1024
             if budget < 0:
                 return 0
-            if crc32c(found, np.array([place + _CRC_START_BYTE]), np.array([place + size]))[0] == header[4]:
+            if crc32c_of_ranges(found, np.array([place + _CRC_START_BYTE]), np.array([place + size]))[0] == header[4]:
                 return place
     return 0

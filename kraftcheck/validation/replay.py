@@ -23,17 +23,17 @@ from kraftcheck.kraft_model.quorum.records import (
     Nil,
     Replica,
 )
-from kraftcheck.kraft_model.quorum.rules import candidate, prospective, replica_keys, resigned, unattached
+from kraftcheck.kraft_model.quorum.rules import candidate, prospective, replica_keys_of_voters, resigned, unattached
 from kraftcheck.spec import Record
 from kraftcheck.validation.completeness import (
     LineOrderChecker,
+    require_control_lines_at_process_start,
     require_lines_for_changes,
-    require_snapshot_control_lines,
 )
 from kraftcheck.validation.effects import ReplayedModel
 from kraftcheck.validation.events import Event, EventKind, is_transport_error, request_key
 from kraftcheck.validation.lines import LINE_CHECKS, PARKED_FETCHES, KnownDifferenceUses, LineChecks
-from kraftcheck.validation.starts import LateStartReplay, control_records_in_lines
+from kraftcheck.validation.starts import LateStartReplay, control_records_by_offset
 from kraftcheck.validation.state import (
     BOOT_KINDS,
     DueResponse,
@@ -47,7 +47,7 @@ from kraftcheck.validation.state import (
 from kraftcheck.validation.translation import (
     OTHER_CLUSTER,
     FieldDifference,
-    batch_count_at,
+    batch_count_covering_offset,
     batch_end_offset,
     data_batch,
     make_log_from_ends,
@@ -352,7 +352,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
         me = node.state.me
         if not isinstance(me, DiskReplica):
             return
-        shown = {batch_count_at(me.log, offset) for offset in fields}
+        shown = {batch_count_covering_offset(me.log, offset) for offset in fields}
         yield from self._after_snapshots(state._replace(me=me), shown)
 
     def _responded(self, state: NodeHypothesis, node: NodeProgress, unit: Sequence[Event]) -> Iterator[NodeHypothesis]:
@@ -430,7 +430,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
 
     def _unknown(self, me: Replica, end: int, epoch: int, unit: Sequence[Event]) -> tuple[Batch, ...]:
         """Return a batch of a leader that has no log, with the voters that the follower has read."""
-        found, in_snapshot = control_records_in_lines(self.terms, unit)
+        found, in_snapshot = control_records_by_offset(self.terms, unit)
         records = {offset: controls for offset, controls in (found | in_snapshot).items() if offset < end}
         return make_log_from_ends(
             offset_after_batches(me.log, len(me.log)), [(end, epoch)], records, [unit[0].body.number("highWatermark")]
@@ -446,7 +446,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
         self.split(end)
         logs = (node.state.me.log for node in self.nodes.values() if node.state is not None)
         for log in (self.shared.committed, *logs):
-            count = batch_count_at(log, end)
+            count = batch_count_covering_offset(log, end)
             if 0 < count <= len(log) and offset_after_batches(log, count) == end and log[count - 1].epoch == epoch:
                 return log[:count]
         return self._unknown(self.protocol.replica_type(ADMIN), end, epoch, unit)
@@ -495,7 +495,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
             raise EventRefusal(unit[-1], f"is not followed by the response to {left[0].api}")
         if unit[0].kind in BOOT_KINDS:
             if node.state is not None and not node.is_old:
-                require_snapshot_control_lines(state.me, unit)
+                require_control_lines_at_process_start(state.me, unit)
         elif node.state is not None:
             require_lines_for_changes(node.state.me, state, unit)
         return state
@@ -536,7 +536,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
             own = self.protocol.own_votes(me)
             between = [unattached(me, shown["epoch"]), prospective(me, own), candidate(me, own)]
             if (
-                before.shown is None and me.leader == me.id and replica_keys(me.voters) == own
+                before.shown is None and me.leader == me.id and replica_keys_of_voters(me.voters) == own
             ):  # a sole voter starts, and led
                 back = me.but(voted=Nil.NIL)
                 between += [resigned(back), prospective(back, own)]

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 from kraftcheck.processes import machine_memory_bytes
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import escape_invisible, truncate_text
-from kraftcheck.validation.event_stream import is_event_stream, read_stream
+from kraftcheck.validation.event_stream import is_event_stream, read_event_stream
 from kraftcheck.validation.events import Event, EventKind
 from kraftcheck.validation.log4j import DEFAULT_PATTERN, events_of_lines, line_pattern
 from kraftcheck.validation.state import count_events_before_replay
@@ -330,13 +330,13 @@ class _LogsReader:
                 " __cluster_metadata-0"
             )
         if is_event_stream(head):
-            return self._log(stream, node, read_stream)
+            return self._log(stream, node, read_event_stream)
         if head.lstrip()[:1] == b"{":
             return (
                 f"{stream.name}:1: expected a log4j file or a stream of events (docs/validate-events.schema.json),"
                 " found JSON of another program; leave the file out"
             )
-        problem = _log_pattern_problem(stream.name, head, self._wanted.pattern)
+        problem = _pattern_mismatch_problem(stream.name, head, self._wanted.pattern)
         return problem or self._log(stream, node, partial(events_of_lines, pattern=self._wanted.pattern))
 
     def _log(self, stream: FileStream, node: int | None, read: LineReader) -> str | None:
@@ -438,7 +438,7 @@ def _is_utf16(head: bytes) -> bool:
     return head.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) or any(word in head for word in words)
 
 
-def _log_pattern_problem(name: str, head: bytes, pattern: str) -> str | None:
+def _pattern_mismatch_problem(name: str, head: bytes, pattern: str) -> str | None:
     """Return the problem of a file in whose beginning no line has the pattern."""
     match = line_pattern(pattern).match
     lines = head.decode("utf-8", "replace").split("\n")
@@ -529,7 +529,7 @@ def read_line_of_event(paths: Iterable[Path], event: Event, limit: int = DEFAULT
     return ""
 
 
-def all_voters(logs: Mapping[int, Sequence[Event]]) -> set[int]:
+def voter_ids_in_logs(logs: Mapping[int, Sequence[Event]]) -> set[int]:
     """Return the nodes that some voter set of the logs has."""
     found: set[int] = set()
     for events in logs.values():

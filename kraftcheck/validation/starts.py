@@ -40,7 +40,7 @@ from kraftcheck.validation.translation import (
     Log,
     LogEnd,
     ModelTranslator,
-    batch_count_at,
+    batch_count_covering_offset,
     batch_end_offset,
     data_batch,
     make_log_from_ends,
@@ -53,7 +53,7 @@ ControlRecords = tuple[Record, ...]
 ControlsByOffset = dict[int, ControlRecords]
 
 
-def add_control_unless_effective(records: ControlsByOffset, offset: int, record: Record) -> None:
+def add_control_record_unless_in_force(records: ControlsByOffset, offset: int, record: Record) -> None:
     """Add a record unless it is in force at an offset: there, or as the first one if none of its type comes before."""
     known = [at for at, found in records.items() if at <= offset and any(type(one) is type(record) for one in found)]
     if not known or record not in records[max(known)]:
@@ -65,7 +65,7 @@ def _put_control_record(records: ControlsByOffset, offset: int, record: Record) 
     records[offset] = (*rest, record)
 
 
-def control_records_in_lines(
+def control_records_by_offset(
     terms: ModelTranslator, events: Iterable[Event]
 ) -> tuple[ControlsByOffset, ControlsByOffset]:
     """Return the voters and versions that lines show by their offsets in a log, and those at ends of snapshots."""
@@ -88,7 +88,7 @@ LOG_END_FIELDS = {"Fetch": ("fetchOffset", "lastFetchedEpoch"), "Vote": ("lastOf
 """The fields of a request that name the end of its sender's log."""
 
 
-def log_ends_in_requests(events: Sequence[Event]) -> Iterator[LogEnd]:
+def log_ends_in_requests_before_growth(events: Sequence[Event]) -> Iterator[LogEnd]:
     """Yield the log ends that the next requests of a node name, until its log grows."""
     for event in events:
         if event.kind in LOG_GROWTH_KINDS:
@@ -119,7 +119,7 @@ def shown_log_ends(events: Iterable[Event]) -> list[LogEnd]:
     return ends
 
 
-def end_offsets_of_epochs(shown: Sequence[LogEnd], asked: Sequence[LogEnd]) -> list[LogEnd]:
+def merge_shown_and_requested_log_ends(shown: Sequence[LogEnd], asked: Sequence[LogEnd]) -> list[LogEnd]:
     """Return the ends of a log's parts in order: of each epoch, and those that its next requests name."""
     most = asked[0][0] if asked else shown[-1][0] if shown else 0
     last = dict(shown)
@@ -130,10 +130,10 @@ def end_offsets_of_epochs(shown: Sequence[LogEnd], asked: Sequence[LogEnd]) -> l
         epoch = max(shown_epoch, found[-1][1] if found else 0)
         if 0 < end <= most:
             found.append((end, epoch))
-    return _ends_of_epochs(found, {end for end, _ in asked})
+    return _epoch_ends_and_kept_ends(found, {end for end, _ in asked})
 
 
-def _ends_of_epochs(ends: Sequence[LogEnd], kept: set[int]) -> list[LogEnd]:
+def _epoch_ends_and_kept_ends(ends: Sequence[LogEnd], kept: set[int]) -> list[LogEnd]:
     """Return the last end of each epoch, and those that are kept."""
     return [one for one, after in pairwise([*ends, (0, -1)]) if after[1] != one[1] or one[0] in kept]
 
@@ -177,7 +177,7 @@ class CommittedBatchMerger(ReplayedModel):
         logs: list[Log] = [self.shared.committed, *self.shared.lost.values()]
         for me in self._replicas():
             logs.append(me.log)
-            yield from (offset_after_batches(me.log, min(count, len(me.log))) for count in log_positions_in_replica(me))
+            yield from (offset_after_batches(me.log, min(count, len(me.log))) for count in batch_counts_in_replica(me))
         for log in logs:
             yield offset_after_batches(log, len(log))
             for batch, after in pairwise(log):
@@ -196,7 +196,7 @@ class CommittedBatchMerger(ReplayedModel):
         self.check.divided(self.replicas(), self.shared)
 
 
-def log_positions_in_replica(me: Replica) -> Iterable[int]:
+def batch_counts_in_replica(me: Replica) -> Iterable[int]:
     """Return the numbers of batches that a replica's fields hold."""
     found = [me.start, me.flushed, me.high_watermark, *me.offsets.values()]
     if isinstance(me, DiskReplica):
@@ -308,7 +308,7 @@ class ProcessStartReplay(CommittedBatchMerger):
     def _formatted(self, host: ModelValue, directory: int, unit: Sequence[Event]) -> None:
         """Note the voter set and kraft.version that a disk was formatted with, as its first start shows them."""
         told = [event.body[0] for event in unit if event.kind is EventKind.VOTERS and event.body[1] < 0]
-        if not any(event.kind is EventKind.VOTERS for event in _lines_until_voters(unit)):  # static voters
+        if not any(event.kind is EventKind.VOTERS for event in _lines_before_starting_voters(unit)):  # static voters
             told = [event.body for event in unit if event.kind is EventKind.STARTING_VOTERS]
         versions = [event.body[0] for event in unit if event.kind is EventKind.VERSION and event.body[1] < 0]
         voters = self.terms.voters(told[-1]) if told else frozenset[Voter]()
@@ -323,7 +323,7 @@ class ProcessStartReplay(CommittedBatchMerger):
             return me
         for other in self.nodes.values():
             log = other.state.me.log if other.state is not None else ()
-            count = batch_count_at(log, end)
+            count = batch_count_covering_offset(log, end)
             if count <= len(log) and offset_after_batches(log, count) == end and log[: len(me.log)] == me.log:
                 return self.protocol.with_log(me, log[:count], flushes=True)
         if self.is_late:
@@ -344,7 +344,7 @@ class ProcessStartReplay(CommittedBatchMerger):
         for end, _ in named:
             me = replica_with_rewritten_log(me, partial(split_data_batch_at, offset=end))
             self.split(end)
-        ends = {batch_count_at(me.log, end) for end, _ in named}
+        ends = {batch_count_covering_offset(me.log, end) for end, _ in named}
         return me.but(snapshots=tuple(sorted(end for end in known | ends if end <= len(me.log))))
 
     def _first(self, node: NodeProgress, unit: Sequence[Event], fresh: Replica) -> Replica:
@@ -358,12 +358,14 @@ class ProcessStartReplay(CommittedBatchMerger):
             node.is_old = True
             named = chain.from_iterable(event.body for event in unit if event.kind is EventKind.DISK)
             ends = [*sorted(one for one in named if 0 < one[0] < end), (end, epoch)]
-            me = self.protocol.with_log(me, self.old_log([_lines_until_voters(unit)], ends), flushes=True)
+            me = self.protocol.with_log(me, self.old_log([_lines_before_starting_voters(unit)], ends), flushes=True)
             self.notes.append(f"node {node.number}: the log up to offset {end} is older than these events")
         elif any(
-            event.kind is EventKind.VOTERS and event.body[1] >= 0 for event in _lines_until_voters(unit)
+            event.kind is EventKind.VOTERS and event.body[1] >= 0 for event in _lines_before_starting_voters(unit)
         ):  # a bootstrap snapshot
-            controls = chain.from_iterable(control_records_in_lines(self.terms, _lines_until_voters(unit))[0].values())
+            controls = chain.from_iterable(
+                control_records_by_offset(self.terms, _lines_before_starting_voters(unit))[0].values()
+            )
             me = self.protocol.with_log(
                 me, make_log_from_ends(0, [(0, epoch)], {-1: tuple(controls)}, ()), flushes=True
             )
@@ -396,14 +398,14 @@ class ProcessStartReplay(CommittedBatchMerger):
         records: ControlsByOffset = {}
         snapshots: ControlsByOffset = {}
         for events in lines:
-            found, in_snapshots = control_records_in_lines(self.terms, events)
+            found, in_snapshots = control_records_by_offset(self.terms, events)
             records |= found
             snapshots |= in_snapshots
         records = {offset: found for offset, found in records.items() if offset < end}
         claims = sorted((offset, found) for offset, found in snapshots.items() if offset < end)
         for offset, controls in [*claims, (end, otherwise)]:
             for one in controls:
-                add_control_unless_effective(records, offset, one)
+                add_control_record_unless_in_force(records, offset, one)
         return make_log_from_ends(start, ends, records, ())
 
     def log_start(self, node: NodeProgress, incarnation: int) -> int:
@@ -470,7 +472,7 @@ def _own_address_in_event(event: Event, node: int, *, leads: bool) -> str | None
     return None if host in (None, "''") or port is None else f"{host[1:-1]}:{port}"
 
 
-def _lines_until_voters(unit: Sequence[Event]) -> list[Event]:
+def _lines_before_starting_voters(unit: Sequence[Event]) -> list[Event]:
     """Return the lines of a start up to the voters that the process has read; it may write others at once."""
     return list(takewhile(lambda event: event.kind is not EventKind.STARTING_VOTERS, unit))
 
@@ -529,7 +531,9 @@ class LateStartReplay(ProcessStartReplay):
         """Return a replica with its log, the log start, and the high watermark."""
         voters, version = me.voters, me.version
         controls = (KRaftVersion(version), Voters(voters)) if version else ()
-        ends = end_offsets_of_epochs(shown_log_ends(head), list(log_ends_in_requests(node.events[node.position :])))
+        ends = merge_shown_and_requested_log_ends(
+            shown_log_ends(head), list(log_ends_in_requests_before_growth(node.events[node.position :]))
+        )
         me = self.protocol.with_log(me, self.old_log(self.lines_of_all(node), ends, controls), flushes=True)
         if controls and ends and {one.key.id for one in me.voters} != {one.key.id for one in voters}:
             last = me.log[-1]  # a record that was truncated since

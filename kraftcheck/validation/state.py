@@ -176,7 +176,7 @@ def transition_differences(
     if "leader" in shown:
         found.append(FieldDifference("leader", shown["leader"], leader))
     if "voted" in shown and me.mode not in MODES_THAT_HIDE_VOTE:
-        found.append(vote_difference(shown["voted"], me.voted, terms))
+        found.append(compare_vote_with_model(shown["voted"], me.voted, terms))
     for name in ("granted", "rejected"):
         if name in shown:
             ids = frozenset(terms.nodes[key.id] for key in getattr(me, name))
@@ -192,7 +192,7 @@ def transition_differences(
     return [one for one in found if one.kafka != one.model]
 
 
-def vote_difference(shown: tuple[int, str] | None, voted: Key | Nil, terms: ModelTranslator) -> FieldDifference:
+def compare_vote_with_model(shown: tuple[int, str] | None, voted: Key | Nil, terms: ModelTranslator) -> FieldDifference:
     """Return a shown vote beside that of the model; an unset directory id has several texts."""
     ours = None
     if isinstance(voted, Key):

@@ -63,9 +63,12 @@ class ValidationState:
 
     @check_arguments
     def __init__(self, *, without: Collection[str] = ()) -> None:
-        from kraftcheck.kraft_model.quorum.variants.kafka import known_differences, require_known_differences
+        from kraftcheck.kraft_model.quorum.variants.kafka import (
+            known_difference_classes_by_name,
+            require_known_differences,
+        )
 
-        require_known_differences(without, known_differences(cluster=True), cluster=True)
+        require_known_differences(without, known_difference_classes_by_name(cluster=True), cluster=True)
         self._without = tuple(without)
         self._logs: dict[int, list[Event]] = {}
         self._taken: list[_TakenStep] = []
@@ -92,7 +95,7 @@ class ValidationState:
         log += events
         assign_sequence_numbers(log)
         step = _TakenStep(number, len(log), is_last)
-        facts = {fact for event in events for fact in _cluster_facts(event)}
+        facts = {fact for event in events for fact in _cluster_facts_in_event(event)}
         refusal: EventRefusal | None = None
         if self._replay is not None and facts <= self._facts:
             refusal = self._replay.refusal(step)
@@ -195,7 +198,7 @@ class _MessagePairingReplay:
                 self._answers[event.node, event.peer, event.body].append(event)
 
 
-def _cluster_facts(event: Event) -> Iterator[Any]:
+def _cluster_facts_in_event(event: Event) -> Iterator[Any]:
     """Yield what an event shows of the cluster as a whole: nodes, addresses, voters, and what starts with a process."""
     from kraftcheck.validation.state import BOOT_KINDS
 

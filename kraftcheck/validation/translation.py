@@ -89,7 +89,7 @@ def offset_after_batches(log: Log, count: int) -> int:
     return batch_end_offset(log[count - 1]) if count > 0 else 0
 
 
-def batch_count_at(log: Log, offset: int) -> int:
+def batch_count_covering_offset(log: Log, offset: int) -> int:
     """Return the number of batches up to a record offset, rounded up; one more than the log has if it lies behind."""
     return 0 if offset <= 0 else bisect_left(log, offset, key=batch_end_offset) + 1
 
@@ -129,14 +129,14 @@ ERROR_OF_OTHER_PARTITION = {"FetchSnapshot": ("errorCode", 1), "DescribeQuorum":
 INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION = "42", "3"
 
 
-def partition_fields(api: str) -> Mapping[str, str]:
+def metadata_partition_fields(api: str) -> Mapping[str, str]:
     """Return the fields that name the partition of the metadata in a message."""
     return SNAPSHOT_FIELDS if api == "FetchSnapshot" else PARTITION_FIELDS
 
 
 def names_other_partition(body: MessageBody) -> bool:
     """Whether a request names another topic or partition than that of the metadata."""
-    constants = partition_fields(body.api)
+    constants = metadata_partition_fields(body.api)
     return any(constants.get(name, value) != value for name, value in zip(body.names, body.values, strict=True))
 
 
@@ -146,7 +146,7 @@ def refusal_of_other_partition(api: str) -> dict[tuple[str, int], str]:
     return {("errorCode", 0): INVALID_REQUEST} if field is None else {field: UNKNOWN_TOPIC_OR_PARTITION}
 
 
-class ClusterIds:
+class ClusterIdsByProcess:
     """The cluster id of each process: the one that most of its requests carry."""
 
     def __init__(self, logs: Mapping[int, Sequence[Event]]) -> None:
@@ -181,8 +181,10 @@ def cluster_id_in_request(event: Event) -> str | None:
 class ModelTranslator:
     """The names of a cluster. Directory ids and endpoints are numbered by node, in the order of their appearance."""
 
-    def __init__(self, nodes: Iterable[int], voters: Iterable[int] = (), ids: ClusterIds | None = None) -> None:
-        self.cluster_ids = ids or ClusterIds({})
+    def __init__(
+        self, nodes: Iterable[int], voters: Iterable[int] = (), ids: ClusterIdsByProcess | None = None
+    ) -> None:
+        self.cluster_ids = ids or ClusterIdsByProcess({})
         self.hosts = {node: ModelValue(f"n{node}", node) for node in sorted(nodes)}
         self.nodes = {host: node for node, host in self.hosts.items()}
         self.voters_seen = frozenset(voters)  # the nodes that are voters at any time
@@ -245,7 +247,7 @@ class ModelTranslator:
     def position(self, body: MessageBody, offset: tuple[str, int], epoch: tuple[str, int], log: Log) -> Position | Nil:
         """Return the position in two fields of a body, Nil where they are -1."""
         found = body.number(*offset)
-        return Nil.NIL if found < 0 else Position(batch_count_at(log, found), body.number(*epoch))
+        return Nil.NIL if found < 0 else Position(batch_count_covering_offset(log, found), body.number(*epoch))
 
     def response(
         self, body: MessageBody, request: Record, me: Replica, source: ModelValue, records: Sequence[Batch]
@@ -316,7 +318,7 @@ class ModelTranslator:
         }
 
 
-def _whole_batch_count_at(log: Log, offset: int) -> int:
+def _whole_batch_count_up_to_offset(log: Log, offset: int) -> int:
     """Return the number of whole batches of a log up to a record offset; one more if the offset lies behind it."""
     if log and offset > batch_end_offset(log[-1]):
         return len(log) + 1
@@ -343,7 +345,7 @@ def _make_fetch_response(
 ) -> Record:
     high = body.number("highWatermark")
     return FetchResponse(
-        c.epoch, c.leader, c.error, 0 if high < 0 else _whole_batch_count_at((*log, *records), high), records,
+        c.epoch, c.leader, c.error, 0 if high < 0 else _whole_batch_count_up_to_offset((*log, *records), high), records,
         terms.position(body, ("endOffset", 0), ("epoch", 0), log), terms.snapshot(body), request,
         c.source, c.dest, c.endpoint,
     )  # fmt: skip
@@ -411,7 +413,7 @@ def _make_fetch_request(
 ) -> Record:
     offset, directory = body.number("fetchOffset"), body.get("replicaDirectoryId")
     return FetchRequest(
-        body.number("currentLeaderEpoch"), batch_count_at(log, offset), body.number("lastFetchedEpoch"),
+        body.number("currentLeaderEpoch"), batch_count_covering_offset(log, offset), body.number("lastFetchedEpoch"),
         terms.directory(terms.nodes[source], directory), source, dest,
     )  # fmt: skip
 
@@ -419,7 +421,7 @@ def _make_fetch_request(
 def _make_fetch_snapshot_request(
     terms: ModelTranslator, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
 ) -> Record:
-    wanted = Position(batch_count_at(log, body.number("endOffset")), body.number("epoch"))
+    wanted = Position(batch_count_covering_offset(log, body.number("endOffset")), body.number("epoch"))
     directory = terms.directory(terms.nodes[source], body.get("replicaDirectoryId"))
     return FetchSnapshotRequest(body.number("currentLeaderEpoch"), wanted, directory, source, dest)
 
@@ -431,7 +433,7 @@ def _make_vote_request(
         body.number("replicaEpoch"), body.get("preVote") == "true",
         terms.key(terms.nodes[source], body.get("replicaDirectoryId")),
         terms.key(body.number("voterId"), body.get("voterDirectoryId")), body.number("lastOffsetEpoch"),
-        batch_count_at(log, body.number("lastOffset")), source, dest,
+        batch_count_covering_offset(log, body.number("lastOffset")), source, dest,
     )  # fmt: skip
 
 
@@ -556,7 +558,7 @@ def _remove_voter_field_texts(terms: ModelTranslator, r: RemoveVoterRequest, log
     return terms.key_fields(r.voter, "voterId", "voterDirectoryId")
 
 
-def _refused_response_field_texts(error: Error) -> FieldTexts | None:
+def _field_texts_if_request_refused(error: Error) -> FieldTexts | None:
     """Return the fields of a response that refuses the whole request; None if the error is that of a partition."""
     if error in (Error.INCONSISTENT_CLUSTER_ID, Error.UNSUPPORTED_VERSION):
         return {("errorCode", 0): str(ERROR_CODES[error])}
@@ -564,7 +566,7 @@ def _refused_response_field_texts(error: Error) -> FieldTexts | None:
 
 
 def _fetch_response_field_texts(terms: ModelTranslator, r: FetchResponse, log: Log, start: int) -> FieldTexts:
-    refused = _refused_response_field_texts(r.error)
+    refused = _field_texts_if_request_refused(r.error)
     if refused is not None:
         return refused
     parting, snapshot = r.diverging, r.snapshot
@@ -585,7 +587,7 @@ def _fetch_response_field_texts(terms: ModelTranslator, r: FetchResponse, log: L
 def _fetch_snapshot_response_field_texts(
     terms: ModelTranslator, r: FetchSnapshotResponse, log: Log, start: int
 ) -> FieldTexts:
-    refused = _refused_response_field_texts(r.error)
+    refused = _field_texts_if_request_refused(r.error)
     if refused is not None:
         return refused
     shown = {("errorCode", 0): "0", ("errorCode", 1): str(ERROR_CODES[r.error]), **terms.leader_fields(r)}
@@ -596,7 +598,7 @@ def _fetch_snapshot_response_field_texts(
 
 
 def _vote_response_field_texts(terms: ModelTranslator, r: VoteResponse, log: Log, start: int) -> FieldTexts:
-    refused = _refused_response_field_texts(r.error)
+    refused = _field_texts_if_request_refused(r.error)
     if refused is not None:
         return refused
     granted = {("voteGranted", 0): str(r.granted).lower()}
@@ -606,7 +608,7 @@ def _vote_response_field_texts(terms: ModelTranslator, r: VoteResponse, log: Log
 def _quorum_epoch_response_field_texts(
     terms: ModelTranslator, r: BeginQuorumEpochResponse | EndQuorumEpochResponse, log: Log, start: int
 ) -> FieldTexts:
-    refused = _refused_response_field_texts(r.error)
+    refused = _field_texts_if_request_refused(r.error)
     if refused is not None:
         return refused
     return {("errorCode", 0): "0", ("errorCode", 1): str(ERROR_CODES[r.error]), **terms.leader_fields(r)}
@@ -622,7 +624,9 @@ def _admin_response_field_texts(terms: ModelTranslator, r: AdminResponse, log: L
     return {("errorCode", 0): str(ERROR_CODES[r.error])}
 
 
-def _describe_quorum_field_texts(terms: ModelTranslator, r: DescribeQuorumResponse, log: Log, start: int) -> FieldTexts:
+def _describe_quorum_response_field_texts(
+    terms: ModelTranslator, r: DescribeQuorumResponse, log: Log, start: int
+) -> FieldTexts:
     if r.error is not Error.NONE:
         return {("errorCode", 1): str(ERROR_CODES[r.error])}
     return {
@@ -650,7 +654,7 @@ FIELD_TEXT_MAKERS: dict[type[Record], Callable[..., FieldTexts]] = {
     EndQuorumEpochResponse: _quorum_epoch_response_field_texts,
     UpdateVoterResponse: _update_voter_response_field_texts,
     AdminResponse: _admin_response_field_texts,
-    DescribeQuorumResponse: _describe_quorum_field_texts,
+    DescribeQuorumResponse: _describe_quorum_response_field_texts,
 }
 
 

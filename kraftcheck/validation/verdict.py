@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from kraftcheck.validation.disks import ReplicaDisk
 from kraftcheck.validation.events import MOST_UNWRITTEN_SENDINGS, Event, EventKind, is_transport_error
 from kraftcheck.validation.findings import CheckReport
-from kraftcheck.validation.sources import ClusterLogs, all_voters
+from kraftcheck.validation.sources import ClusterLogs, voter_ids_in_logs
 from kraftcheck.validation.state import EventRefusal
 
 STORM_REQUESTS_A_SECOND = 300
@@ -144,7 +144,7 @@ class Validation:
     @cached_property
     def voters(self) -> set[int]:
         """The nodes that some voter set of the logs has."""
-        return all_voters(self.sources.every) | all_voters(self.sources.logs)
+        return voter_ids_in_logs(self.sources.every) | voter_ids_in_logs(self.sources.logs)
 
     @property
     def open_questions(self) -> list[str]:
@@ -221,25 +221,25 @@ def find_log_gaps(replay: ClusterReplayLike, late: Collection[int] = (), *, ends
     missing = {id(event) for event in replay.pairs.unpaired}
     for node in replay.nodes.values() if missing else ():
         of_sender: dict[tuple[int, bool], list[Event]] = defaultdict(list)
-        for sender, event in _received_messages(node.events, replay):
+        for sender, event in _received_messages_with_senders(node.events, replay):
             of_sender[sender, event.kind is EventKind.REQUEST].append(event)
         for (sender, _), receipts in of_sender.items():
             found += _gaps_of_sender(sender, receipts, replay, missing)
     return [gap for gap in found if (gap.after or gap.node not in late) and (gap.before or not ends)]
 
 
-def senders_of_unlogged_messages(replay: ClusterReplayLike) -> dict[int, int]:
+def sender_by_unlogged_receipt_id(replay: ClusterReplayLike) -> dict[int, int]:
     """Return the senders of the received messages that their logs lack, by id() of the receipt."""
     paired = replay.pairs.sent.keys() | replay.pairs.answered.keys()
     return {
         id(event): sender
         for node in replay.nodes.values()
-        for sender, event in _received_messages(node.events, replay)
+        for sender, event in _received_messages_with_senders(node.events, replay)
         if event.kind is not EventKind.IGNORED and event.body.api != "ApiVersions" and id(event) not in paired
     }
 
 
-def _received_messages(events: Sequence[Event], replay: ClusterReplayLike) -> Iterator[tuple[int, Event]]:
+def _received_messages_with_senders(events: Sequence[Event], replay: ClusterReplayLike) -> Iterator[tuple[int, Event]]:
     """Yield the messages that a node received, with their senders, for senders that have a log."""
     asked: dict[tuple[int, int], int | None] = {}
     for event in events:

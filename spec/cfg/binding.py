@@ -18,12 +18,12 @@ from kraftcheck.spec.kinds import describe_type
 from kraftcheck.spec.language.declarations import GRAPH_PROPERTY_KINDS, REACHABLE, REFINES, TEMPORAL, Property
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import FAIR_SPEC, NO_DEFAULT, Constant, Protocol
-from kraftcheck.spec.language.semantics import initial_state_methods
+from kraftcheck.spec.language.semantics import methods_by_init_name
 from kraftcheck.spec.tla.types import Decoder, Encoder, MismatchError
 from kraftcheck.spec.values import (
     ModelValue,
     Value,
-    enum_members,
+    enum_members_by_name,
     enum_name,
     is_enum,
     map_model_values,
@@ -39,7 +39,9 @@ def with_assignments(config: ModelConfig, assignments: Iterable[Assignment]) -> 
     substitutions = dict(config.substitutions)
     for assignment in assignments:
         given = {
-            one for one in (assignment.value, *_nested_set_members(assignment.value)) if isinstance(one, ModelValue)
+            one
+            for one in (assignment.value, *_set_members_at_any_depth(assignment.value))
+            if isinstance(one, ModelValue)
         }
         for new in sorted(given, key=lambda value: value.index):
             known.setdefault(new.name, ModelValue(new.name, len(known)))
@@ -58,7 +60,7 @@ def bind(protocol: type[Protocol], config: ModelConfig) -> BoundConfig:
     steps = [p for p in found if p not in goals and p.over_steps]
     states = [p for p in found if p not in goals and not p.over_steps]
     invariants = _find_properties("invariant", config.invariants, states, [*steps, *goals], protocol)
-    behaviours = [_property_under_keyword(named, [*steps, *goals], protocol) for named in config.properties]
+    behaviours = [_find_step_or_graph_property(named, [*steps, *goals], protocol) for named in config.properties]
     return BoundConfig(
         instance,
         invariants + tuple(p for p in behaviours if p.kind not in GRAPH_PROPERTY_KINDS),
@@ -83,7 +85,7 @@ def bind_constants(protocol: type[Protocol], config: ModelConfig) -> Protocol:
         message = f"{replaced} <- {named.name}: {protocol.name()} has no operators to replace; {remedy}"
         _raise_at_name(message, named)
     symbols = _enum_members_by_name(protocol)
-    used = {value for assignment in config.constants.values() for value in _nested_set_members(assignment.value)}
+    used = {value for assignment in config.constants.values() for value in _set_members_at_any_depth(assignment.value)}
     values: dict[str, Value] = {}
     for name, assignment in config.constants.items():
         declared = protocol.constants.get(name)
@@ -142,11 +144,11 @@ def _enum_members_by_name(protocol: type[Protocol]) -> dict[str, list[enum.Enum]
     return found
 
 
-def _nested_set_members(value: Value) -> Iterator[Value]:
+def _set_members_at_any_depth(value: Value) -> Iterator[Value]:
     """Yield the members of a set, and of nested sets; none for any other value."""
     for member in value if isinstance(value, frozenset) else ():
         yield member
-        yield from _nested_set_members(member)
+        yield from _set_members_at_any_depth(member)
 
 
 def _as_declared_type(protocol: type[Protocol], declared: Constant, value: Value) -> Value:
@@ -160,7 +162,7 @@ def _as_declared_type(protocol: type[Protocol], declared: Constant, value: Value
             return Decoder(Encoder((), {}), model_values, ()).of(hint)(value)
         except MismatchError:
             return value
-    named: dict[str, Value] = {name: member for kind in kinds for name, member in enum_members(kind).items()}
+    named: dict[str, Value] = {name: member for kind in kinds for name, member in enum_members_by_name(kind).items()}
     if type(None) in _nested_types(hint):
         named.setdefault(protocol.none_is, None)
     return map_model_values(value, lambda leaf: named.get(leaf.name, leaf)) if named else value
@@ -235,7 +237,7 @@ def _wrong_keyword_message(name: str, kind: str, what: str) -> str:
     return f"{name} is about states, so it is no {what}; name it under INVARIANT or CONSTRAINT"
 
 
-def _property_under_keyword(named: PositionedName, fitting: list[Property], protocol: type[Protocol]) -> Property:
+def _find_step_or_graph_property(named: PositionedName, fitting: list[Property], protocol: type[Protocol]) -> Property:
     """Return the property that PROPERTY names: a temporal property, a step invariant, or a reachability goal."""
     for prop in fitting:
         if prop.name == named.name:
@@ -256,7 +258,7 @@ def _require_known_name(
 
 def _initial_state_name(protocol: type[Protocol], config: ModelConfig) -> str:
     """Return the name of the initial state that INIT, or SPECIFICATION, selects."""
-    starts, other = initial_state_methods(protocol), protocol.accepted_names
+    starts, other = methods_by_init_name(protocol), protocol.accepted_names
     _require_known_name("next-state relation", config.next, ("Next", *other), protocol)
     name = _require_known_name("start", config.init, (*starts, *other), protocol)
     return name if name in starts else "Init"
@@ -271,10 +273,12 @@ def _required_fairness(protocol: type[Protocol], config: ModelConfig) -> tuple[F
         _raise_at_name(str(error), config.specification)
 
 
-def _without_unknown_names(protocol: type[Protocol], config: ModelConfig) -> tuple[ModelConfig, list[str]]:
+def _drop_unknown_init_next_specification(
+    protocol: type[Protocol], config: ModelConfig
+) -> tuple[ModelConfig, list[str]]:
     """Remove unknown names under INIT, NEXT and SPECIFICATION, so that defaults apply; return a warning for each."""
     names = protocol.accepted_names
-    known = {"init": (*initial_state_methods(protocol), *names), "next": ("Next", *names)}
+    known = {"init": (*methods_by_init_name(protocol), *names), "next": ("Next", *names)}
     known["specification"] = (FAIR_SPEC, *protocol.specifications)
     given = {keyword: getattr(config, keyword) for keyword in known}
     other = {word: named for word, named in given.items() if named is not None and named.name not in known[word]}
@@ -300,7 +304,7 @@ def bind_leniently(
         tuple(named for named in names if named.name in kept) for names in (config.invariants, config.properties)
     )
     config = replace(config, invariants=invariants, properties=behaviours, alias=None, postcondition=None)
-    config, renamed = _without_unknown_names(protocol, config)
+    config, renamed = _drop_unknown_init_next_specification(protocol, config)
     warnings += renamed
     if config.specification is not None and protocol.specifications.get(config.specification.name) is True:
         config = replace(config, specification=None)  # it requires fairness that the protocol does not declare

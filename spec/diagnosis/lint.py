@@ -23,7 +23,7 @@ from types import CodeType, FunctionType, ModuleType, NoneType, UnionType
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from kraftcheck.spec.diagnosis.source import compile_definition, definition_of, nodes_of_type, syntax_tree
-from kraftcheck.spec.discovery import modules_of, source_path
+from kraftcheck.spec.discovery import project_modules_of_protocol, source_path
 from kraftcheck.spec.errors import ProtocolError, near_misses, unknown_name_message
 from kraftcheck.spec.kinds import describe_type
 from kraftcheck.spec.language.declarations import REFINES, Action, Property
@@ -230,7 +230,7 @@ class _ExpressionProbeInserter(ast.NodeTransformer):
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         texts = [ast.unparse(value) for value in node.values]
-        negated = [_is_negation(value) for value in node.values]
+        negated = [_is_negation_or_negated_comparison(value) for value in node.values]
         found = [self.visit(value) for value in node.values]
         for place in range(1, len(found)):
             is_last = place == len(found) - 1 and isinstance(node.op, ast.Or)
@@ -256,7 +256,7 @@ class _ExpressionProbeInserter(ast.NodeTransformer):
     visit_GeneratorExp = visit_ListComp = visit_SetComp = visit_DictComp = _element  # noqa: N815 - named after the nodes
 
 
-def _is_negation(node: ast.expr) -> bool:
+def _is_negation_or_negated_comparison(node: ast.expr) -> bool:
     """Whether an expression is a negation."""
     if isinstance(node, ast.Compare):
         return all(isinstance(op, ast.IsNot | ast.NotEq | ast.NotIn) for op in node.ops)
@@ -460,7 +460,7 @@ PROTOCOL_ATTRIBUTES = [name for name in vars(Protocol) if name[0] != "_"]
 
 def warnings_in_methods(modules: Iterable[ModuleType]) -> Iterator[str]:
     """Yield warnings about statements in the protocols, records and functions of modules."""
-    for owner, function in (pair for module in modules for pair in _members_of_module(module)):
+    for owner, function in (pair for module in modules for pair in _attributes_with_owner_in_module(module)):
         definition = definition_of(function.__code__) if isinstance(function, FunctionType) else None
         if definition is not None:
             found = [
@@ -469,12 +469,12 @@ def warnings_in_methods(modules: Iterable[ModuleType]) -> Iterator[str]:
             ]
             found += [
                 *never_equal_warnings(function, owner, definition),
-                *_unrepeatable_call_warnings(definition, function),
+                *_hash_and_id_call_warnings(definition, function),
             ]
             yield from (f"{function.__code__.co_filename}:{line}: {text}" for line, text in found)
 
 
-def _members_of_module(module: ModuleType) -> Iterator[tuple[type | None, Any]]:
+def _attributes_with_owner_in_module(module: ModuleType) -> Iterator[tuple[type | None, Any]]:
     """Yield (class, attribute) for a module's records and protocols, and (None, value) for each of its own values."""
     own = [value for value in vars(module).values() if getattr(value, "__module__", None) == module.__name__]
     classes = [one for one in own if isinstance(one, type) and issubclass(one, Record | Protocol)]
@@ -528,12 +528,12 @@ def _nonstate_mutation_warnings(
         return None
 
     found: list[ast.expr] = [node for node in stored if node.id in declared]
-    found += [node for node in _mutated_collections(tree) if isinstance(outside(node), list | set | dict)]
+    found += [node for node in _mutated_collection_nodes(tree) if isinstance(outside(node), list | set | dict)]
     for node in found:
         yield node.lineno, f"{ast.unparse(node)} is mutated outside the state; equal states may behave differently"
 
 
-def _unrepeatable_call_warnings(definition: ast.FunctionDef, function: FunctionType) -> Iterator[LineWarning]:
+def _hash_and_id_call_warnings(definition: ast.FunctionDef, function: FunctionType) -> Iterator[LineWarning]:
     """Yield (line, warning) for each call of a built-in function whose result another process does not repeat."""
     for node in nodes_of_type(definition, ast.Call):
         name = node.func.id if isinstance(node.func, ast.Name) else ""
@@ -541,14 +541,14 @@ def _unrepeatable_call_warnings(definition: ast.FunctionDef, function: FunctionT
             yield node.lineno, f"`{ast.unparse(node)}` may differ from run to run"
 
 
-def _mutated_collections(definition: ast.FunctionDef) -> Iterator[ast.expr]:
+def _mutated_collection_nodes(definition: ast.FunctionDef) -> Iterator[ast.expr]:
     """Yield the collections that a method mutates."""
     calls = [node.func for node in nodes_of_type(definition, ast.Call) if isinstance(node.func, ast.Attribute)]
     yield from (method.value for method in calls if method.attr in MUTATING_METHODS)
     yield from (node.value for node in nodes_of_type(definition, ast.Subscript) if not isinstance(node.ctx, ast.Load))
 
 
-def unused_attributes(owner: type[Protocol], names: set[str]) -> Iterator[tuple[str, str]]:
+def unused_attributes_with_warnings(owner: type[Protocol], names: set[str]) -> Iterator[tuple[str, str]]:
     """Yield (name, warning) for each unused attribute or method that a protocol class adds to its bases."""
     inherited = {name for base in owner.__mro__[1:] for name in vars(base)}
     annotated = dict.fromkeys(vars(owner).get("__annotations__", {}))
@@ -584,10 +584,10 @@ def declaration_warnings(protocol: Protocol) -> list[str]:
     The initial states must have been made: the fields of their records count. A name counts as read if an attribute or
     a string equal to it occurs anywhere in the protocol's modules.
     """
-    modules = modules_of(type(protocol))
+    modules = project_modules_of_protocol(type(protocol))
     files = [path for path in map(source_path, modules) if path is not None and path.is_file()]
     trees = {path: tree for path in files if (tree := syntax_tree(path)) is not None}
-    read = {name for tree in trees.values() for name in _names_read(tree)}
+    read = {name for tree in trees.values() for name in _attributes_and_strings_read(tree)}
     return [
         *_unread_constant_warnings(protocol, trees, read),
         *_unread_field_warnings(protocol, trees, read),
@@ -606,7 +606,7 @@ def _unused_attribute_warnings(
     declared = [found for found in protocol.specifications.values() if isinstance(found, tuple)]
     loaded += [one.when for one in chain.from_iterable(declared)]
     for base in protocol.__mro__[: protocol.__mro__.index(Protocol)]:
-        for name, text in unused_attributes(base, read.union(loaded)):
+        for name, text in unused_attributes_with_warnings(base, read.union(loaded)):
             yield f"{_place_of_declaration(base, name, trees) or base.__qualname__}: {text}"
 
 
@@ -633,7 +633,7 @@ def lint(protocol: Protocol, *, complete: bool) -> list[str]:
     ]
 
 
-def _names_read(tree: ast.Module) -> Iterator[str]:
+def _attributes_and_strings_read(tree: ast.Module) -> Iterator[str]:
     yield from (node.attr for node in nodes_of_type(tree, ast.Attribute) if isinstance(node.ctx, ast.Load))
     yield from (node.value for node in nodes_of_type(tree, ast.Constant) if isinstance(node.value, str))
     for node in nodes_of_type(tree, ast.MatchClass):
@@ -705,13 +705,13 @@ def unhandled_message_warnings(protocol: Protocol, *, complete: bool) -> list[st
             warnings[f"{where} sends {kind.__name__}, which no @on action handles"] = None
         elif protocol.replica_types and dest not in protocol.replica_types and (complete or is_enum(type(dest))):
             warnings[f"{where} sends {kind.__name__} to {text_of(dest)}, which is not a replica in any state"] = None
-        elif complete and _is_misdirected(protocol, kind, dest):
+        elif complete and _is_dest_type_without_handler(protocol, kind, dest):
             sent = kind.__name__
             warnings[f"{where} sends {sent} to {text_of(dest)}; no @on({sent}) action has a `me` of that type"] = None
     return list(warnings)
 
 
-def _is_misdirected(protocol: Protocol, kind: type, dest: Value) -> bool:
+def _is_dest_type_without_handler(protocol: Protocol, kind: type, dest: Value) -> bool:
     """Whether actions handle a type of message, but all for replicas of other types than the destination."""
     actors = [action.actors for action in protocol.actions.values() if issubclass(kind, action.messages)]
     types = protocol.replica_types.get(dest, ())

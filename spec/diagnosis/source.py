@@ -5,7 +5,7 @@ conditions that led to that line. A property is a pure function, so parts of its
 same names.
 
 >>> names = {"votes": (1, 2), "count": 7}
->>> list(false_parts(ast.parse("count < 5 or all(vote < 2 for vote in votes)", mode="eval").body, names, {}))
+>>> list(false_part_texts(ast.parse("count < 5 or all(vote < 2 for vote in votes)", mode="eval").body, names, {}))
 ['count < 5  (count = 7)', 'vote < 2  (vote = 2)']
 """
 
@@ -197,7 +197,7 @@ def _code_compiled_from_definition(function: Any, definition: ast.FunctionDef, m
     outer = ast.FunctionDef(_FACTORY_NAME, arguments, [*named, definition], [], lineno=1, col_offset=0)
     # The compiler translates calls of attributes of imported names in another way.
     used = {node.id for node in ast.walk(definition) if isinstance(node, ast.Name)}
-    imports = [ast.Import([ast.alias(name)]) for name in sorted(used & _imported_names(code.co_filename))]
+    imports = [ast.Import([ast.alias(name)]) for name in sorted(used & _names_bound_by_imports(code.co_filename))]
     owner = code.co_qualname.rpartition(".")[0].rpartition(".")[2]  # its private names have the name of the class
     within: ast.stmt = ast.ClassDef(owner, [], [], [outer], []) if owner.isidentifier() else outer
     module = ast.fix_missing_locations(ast.Module([*imports, within], []))
@@ -209,7 +209,7 @@ def _code_compiled_from_definition(function: Any, definition: ast.FunctionDef, m
     return found
 
 
-def _imported_names(file: str) -> set[str]:
+def _names_bound_by_imports(file: str) -> set[str]:
     module, imports = syntax_tree(file), list[ast.Import | ast.ImportFrom]()
     if module is not None:
         imports = [*nodes_of_type(module, ast.Import), *nodes_of_type(module, ast.ImportFrom)]
@@ -236,11 +236,11 @@ def _parsed_module(text: str) -> ast.Module | None:
 
 def nodes_of_type(root: ast.AST, kind: type[Node]) -> Sequence[Node]:
     """Return the nodes of a type in a tree, in the order of `ast.walk`; the result is cached."""
-    return _nodes_by_kind(root).get(kind, ())  # type: ignore[return-value]
+    return _nodes_by_type(root).get(kind, ())  # type: ignore[return-value]
 
 
 @lru_cache(maxsize=2048)
-def _nodes_by_kind(root: ast.AST) -> dict[type, list[ast.AST]]:
+def _nodes_by_type(root: ast.AST) -> dict[type, list[ast.AST]]:
     nodes: list[ast.AST] = [root]
     kinds: dict[type, list[ast.AST]] = {}
     for node in nodes:
@@ -279,7 +279,7 @@ def value_equations_in(test: ast.AST, names: LocalVariables) -> Iterator[str]:
     """Yield `source = value` for the longest names, attributes and subscripts with a value in a test."""
     if isinstance(test, ast.Name | ast.Attribute | ast.Subscript | ast.Call):
         try:
-            value = _value_of_expression(test, names)
+            value = _value_of_simple_expression(test, names)
         except (LookupError, AttributeError, TypeError):
             pass
         else:
@@ -304,7 +304,7 @@ def _value_equations_in_call(call: ast.Call, names: LocalVariables) -> Iterator[
         yield from value_equations_in(argument, names)
 
 
-def _value_of_expression(node: ast.AST, names: LocalVariables) -> Any:
+def _value_of_simple_expression(node: ast.AST, names: LocalVariables) -> Any:
     """Return the value of a name, attribute, subscript, sum or length; call no function but `len`."""
     match node:
         case ast.Constant():
@@ -312,15 +312,15 @@ def _value_of_expression(node: ast.AST, names: LocalVariables) -> Any:
         case ast.Name():
             return names[node.id]
         case ast.Attribute():
-            return getattr(_value_of_expression(node.value, names), node.attr)
+            return getattr(_value_of_simple_expression(node.value, names), node.attr)
         case ast.Subscript():
-            return _value_of_expression(node.value, names)[_value_of_expression(node.slice, names)]
+            return _value_of_simple_expression(node.value, names)[_value_of_simple_expression(node.slice, names)]
         case ast.BinOp(op=ast.Add()):
-            return _value_of_expression(node.left, names) + _value_of_expression(node.right, names)
+            return _value_of_simple_expression(node.left, names) + _value_of_simple_expression(node.right, names)
         case ast.BinOp(op=ast.Sub()):
-            return _value_of_expression(node.left, names) - _value_of_expression(node.right, names)
+            return _value_of_simple_expression(node.left, names) - _value_of_simple_expression(node.right, names)
         case ast.Call(func=ast.Name("len"), args=[argument]):
-            return len(_value_of_expression(argument, names))
+            return len(_value_of_simple_expression(argument, names))
     raise LookupError(ast.dump(node))
 
 
@@ -499,7 +499,7 @@ MAX_TEST_LENGTH = 200
 """Maximum length of a part."""
 
 
-def why_false(function: Callable[..., Any], *arguments: Any) -> tuple[str, ...]:
+def why_property_is_false(function: Callable[..., Any], *arguments: Any) -> tuple[str, ...]:
     """Return the false parts of a property's result, with their values."""
     code = function.__code__
     _, call = trace_call(code, lambda: function(*arguments))
@@ -510,7 +510,7 @@ def why_false(function: Callable[..., Any], *arguments: Any) -> tuple[str, ...]:
     if isinstance(statement.value, ast.Constant):
         guard = find_guard(call)
         return (f"true: {guard.text}",) if guard.text else ()
-    return _false_parts_as_text(statement.value, function.__globals__, call.moments[-1].names)
+    return _first_false_part_texts(statement.value, function.__globals__, call.moments[-1].names)
 
 
 def why_assertion_failed(error: BaseException, place: tuple[str, int]) -> tuple[str, ...]:
@@ -521,17 +521,17 @@ def why_assertion_failed(error: BaseException, place: tuple[str, int]) -> tuple[
             while traceback is not None:
                 frame = traceback.tb_frame
                 if (frame.f_code.co_filename, traceback.tb_lineno) == place:
-                    return _false_parts_as_text(node.test, frame.f_globals, frame.f_locals)
+                    return _first_false_part_texts(node.test, frame.f_globals, frame.f_locals)
                 traceback = traceback.tb_next
     return ()
 
 
-def _false_parts_as_text(test: ast.expr, outer: LocalVariables, names: LocalVariables) -> tuple[str, ...]:
-    found = [f"false: {part}" for part in dict.fromkeys(false_parts(test, names, outer))]
+def _first_false_part_texts(test: ast.expr, outer: LocalVariables, names: LocalVariables) -> tuple[str, ...]:
+    found = [f"false: {part}" for part in dict.fromkeys(false_part_texts(test, names, outer))]
     return (*found[:MAX_SHOWN_PARTS], *(["..."] if len(found) > MAX_SHOWN_PARTS else []))
 
 
-def false_parts(test: ast.expr, names: LocalVariables, outer: LocalVariables) -> Iterator[str]:
+def false_part_texts(test: ast.expr, names: LocalVariables, outer: LocalVariables) -> Iterator[str]:
     """Yield the innermost false parts that make an expression false, with their values."""
     try:
         inner = list(_inner_false_parts(test, _ExpressionEvaluator(outer | names)))
@@ -539,7 +539,7 @@ def false_parts(test: ast.expr, names: LocalVariables, outer: LocalVariables) ->
         inner = []
     if inner:
         for part, more in inner:
-            yield from false_parts(part, names | more, outer)
+            yield from false_part_texts(part, names | more, outer)
         return
     values = ", ".join(dict.fromkeys(value_equations_in(test, names)))
     yield truncate_text(ast.unparse(test), MAX_TEST_LENGTH) + (

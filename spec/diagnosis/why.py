@@ -5,7 +5,7 @@
 >>> from kraftcheck.spec.values import ModelValue
 >>> semantics = Semantics(TwoPhaseCommit(resource_managers=frozenset({ModelValue("rm1")})))
 >>> state = semantics.initial()[0]
->>> print(action_diagnosis_text(semantics, state, "HearPrepared"))
+>>> print(explain_action_as_text(semantics, state, "HearPrepared"))
 HearPrepared is not enabled:
   tm: no Prepared is under way to it
 >>> explain_action(semantics, state, "Prepare")[0].kind
@@ -21,7 +21,7 @@ from pathlib import Path
 from kraftcheck.spec.diagnosis.source import find_guard, trace_call
 from kraftcheck.spec.errors import InputError, unknown_name_message
 from kraftcheck.spec.language.declarations import Action
-from kraftcheck.spec.language.semantics import DisabledReason, Semantics, call_action
+from kraftcheck.spec.language.semantics import DisabledStepReason, Semantics, call_action
 from kraftcheck.spec.language.state import State, Step
 from kraftcheck.spec.values import Record, Value, ordered, text_of, truncate_text
 
@@ -63,7 +63,7 @@ def explain_action(
     raise InputError(unknown_name_message("action", action_name, known, semantics.protocol.name()))
 
 
-def action_diagnosis_text(
+def explain_action_as_text(
     semantics: Semantics, state: State, action_name: str, actor: Value = None, message: Record | None = None
 ) -> str:
     """Return the explanations of `explain_action` as text, without duplicates."""
@@ -160,19 +160,21 @@ def _explanation_by_traced_call(
     if not steps:
         guard = find_guard(traced)
         return ActionExplanation("guard", guard.text or "it yields no step here", key, message, guard.file, guard.line)
-    refusals: list[DisabledReason] = []
+    refusals: list[DisabledStepReason] = []
     for step in steps:
         result = semantics.apply(state, key, message, step)
         if isinstance(result, State):
             return ActionExplanation(ENABLED_KIND, "enabled", key, message, code.co_filename, code.co_firstlineno)
-        refusals.append(_refusal_with_message(semantics, state, step, result))
+        refusals.append(_refusal_naming_refused_message(semantics, state, step, result))
     text = "; ".join(dict.fromkeys(refusal.reason for refusal in refusals))
     line = traced.ends[-2] if len(traced.ends) > 1 else traced.end  # of the last yield
     kind = "bound" if refusals[0].kind == "bound" else "network"
     return ActionExplanation(kind, text, key, message, code.co_filename, line)
 
 
-def _refusal_with_message(semantics: Semantics, state: State, step: Step, refusal: DisabledReason) -> DisabledReason:
+def _refusal_naming_refused_message(
+    semantics: Semantics, state: State, step: Step, refusal: DisabledStepReason
+) -> DisabledStepReason:
     """Return `refusal`; if the network refused a message, with the text of that message."""
     if refusal.kind != "network":
         return refusal
@@ -180,7 +182,7 @@ def _refusal_with_message(semantics: Semantics, state: State, step: Step, refusa
         inbox = state.inboxes.get(sent.dest, semantics.network.empty)
         if semantics.network.apply(operation, inbox, sent) is None:
             verb = "given as a reply" if operation == "reply" else "sent"
-            return DisabledReason(
+            return DisabledStepReason(
                 "network",
                 f"{truncate_text(text_of(sent), MAX_MESSAGE_TEXT_LENGTH)} was {verb} before, and may be sent only once",
             )
@@ -206,7 +208,7 @@ def _explanations_of_network_action(
                 yield ActionExplanation("network", "the network refuses a second copy of it", key, found)
                 continue
             result = semantics.apply(state, None, None, Step(spends=step.spends))
-            if isinstance(result, DisabledReason):
+            if isinstance(result, DisabledStepReason):
                 yield ActionExplanation("bound", result.reason, key, found)
             else:
                 yield ActionExplanation(ENABLED_KIND, "enabled", key, found)

@@ -150,7 +150,7 @@ def projections_in_reads(
     return tuple(getattr(function, "projection") for function in functions)  # noqa: B009 - set by the decorator
 
 
-def checked_parameters(
+def require_allowed_parameters(
     function: Callable[..., Any], allowed: Iterable[str], reads: tuple[Projection, ...]
 ) -> tuple[str, ...]:
     """Return a method's parameters after self; raise ProtocolError for one in neither `allowed` nor `reads`."""
@@ -159,13 +159,13 @@ def checked_parameters(
     for name in names:
         if name not in offered:
             raise ProtocolError(
-                f"{place_of_method(function)} asks for {name!r}; it can ask for {', '.join(offered)}"
+                f"{place_and_name_of_method(function)} asks for {name!r}; it can ask for {', '.join(offered)}"
                 " or declare a projection with reads="
             )
     return names
 
 
-def place_of_method(function: Callable[..., Any]) -> str:
+def place_and_name_of_method(function: Callable[..., Any]) -> str:
     """Return the file, line and name of a method."""
     code = function.__code__
     return f"{code.co_filename}:{code.co_firstlineno}: {function.__qualname__}"
@@ -182,7 +182,7 @@ def annotated_record_types(function: Callable[..., Any], parameter: str) -> tupl
             hint = raw
         else:
             raise ProtocolError(
-                f"{place_of_method(function)}: cannot resolve the annotation of {parameter!r}: {error}"
+                f"{place_and_name_of_method(function)}: cannot resolve the annotation of {parameter!r}: {error}"
             ) from error
     kinds = tuple(kind for kind in (get_args(hint) or (hint,)) if isinstance(kind, type) and issubclass(kind, Record))
     return kinds or (Record,)
@@ -207,7 +207,7 @@ def on(
     fair, each
         The fairness that temporal properties assume of the action: see `Protocol.specifications`.
     """
-    return _mark_action("on", messages, reads, name, fair, each)
+    return _make_action_marker("on", messages, reads, name, fair, each)
 
 
 @with_or_without_arguments
@@ -223,7 +223,7 @@ def internal(*, reads: Reads = (), name: str | None = None, fair: FairnessKind =
     fair, each
         The fairness that temporal properties assume of the action: see `Protocol.specifications`.
     """
-    return _mark_action("internal", (), reads, name, fair, each)
+    return _make_action_marker("internal", (), reads, name, fair, each)
 
 
 @with_or_without_arguments
@@ -241,10 +241,10 @@ def environment(
     fair, each
         The fairness that temporal properties assume of the action: see `Protocol.specifications`.
     """
-    return _mark_action("environment", (), reads, name, fair, each)
+    return _make_action_marker("environment", (), reads, name, fair, each)
 
 
-def _mark_action(
+def _make_action_marker(
     kind: str,
     messages: tuple[type[Record], ...],
     reads: Reads,
@@ -260,7 +260,9 @@ def _mark_action(
     def mark(function: F) -> F:
         for message in messages:
             if not (isinstance(message, type) and issubclass(message, Record)):
-                raise ProtocolError(f"{place_of_method(function)}: @on takes types of message, found {message!r}")
+                raise ProtocolError(
+                    f"{place_and_name_of_method(function)}: @on takes types of message, found {message!r}"
+                )
         if not hasattr(function, "__code__"):
             raise ProtocolError(f"@{kind}: expected a method, found {function!r}")
         read = projections_in_reads(reads, function.__qualname__)
@@ -271,7 +273,9 @@ def _mark_action(
         raise ProtocolError("@on needs the type of the message: @on(RequestVote)")
     for message in messages:
         if isfunction(message):
-            raise ProtocolError(f"{place_of_method(message)}: @on needs the type of the message: @on(RequestVote)")
+            raise ProtocolError(
+                f"{place_and_name_of_method(message)}: @on needs the type of the message: @on(RequestVote)"
+            )
     return mark
 
 
@@ -314,8 +318,8 @@ class Action:
         names = self.function.__code__.co_varnames[1 : self.function.__code__.co_argcount]
         if len(names) < leading:
             wanted = ", ".join(("self", "me", "message")[: leading + 1])
-            raise ProtocolError(f"{place_of_method(self.function)}: action {self.name} takes ({wanted}, ...)")
-        checked_parameters(self.function, (*names[:leading], "shared"), self.reads)
+            raise ProtocolError(f"{place_and_name_of_method(self.function)}: action {self.name} takes ({wanted}, ...)")
+        require_allowed_parameters(self.function, (*names[:leading], "shared"), self.reads)
         return names[leading:]
 
     @cached_property
@@ -359,7 +363,7 @@ def invariant(*, reads: Reads = (), needs: Iterable[str] = (), name: str | None 
     name
         Its name in a `.cfg` and in reports; by default the method's name in camel case.
     """
-    return _mark_property("invariant", reads, name, needs=tuple(needs))
+    return _make_property_marker("invariant", reads, name, needs=tuple(needs))
 
 
 @with_or_without_arguments
@@ -373,7 +377,7 @@ def constraint(*, reads: Reads = (), name: str | None = None) -> MethodMarker:
     name
         Its name in a `.cfg` and in reports; by default the method's name in camel case.
     """
-    return _mark_property("constraint", reads, name)
+    return _make_property_marker("constraint", reads, name)
 
 
 @with_or_without_arguments
@@ -392,7 +396,7 @@ def step_invariant(*, name: str | None = None) -> MethodMarker:
     name
         Its name in a `.cfg` and in reports; by default the method's name in camel case.
     """
-    return _mark_property("step_invariant", (), name)
+    return _make_property_marker("step_invariant", (), name)
 
 
 @with_or_without_arguments
@@ -406,7 +410,7 @@ def action_constraint(*, name: str | None = None) -> MethodMarker:
     name
         Its name in a `.cfg` and in reports; by default the method's name in camel case.
     """
-    return _mark_property("action_constraint", (), name)
+    return _make_property_marker("action_constraint", (), name)
 
 
 @with_or_without_arguments
@@ -433,7 +437,7 @@ def reachable(*, reads: Reads = (), without: Iterable[str] = (), name: str | Non
     E. M. Clarke, E. A. Emerson: "Design and synthesis of synchronization skeletons using branching time temporal
     logic" (1981), for AG EF.
     """
-    return _mark_property(REACHABLE, reads, name, without=tuple(without))
+    return _make_property_marker(REACHABLE, reads, name, without=tuple(without))
 
 
 class Predicate:
@@ -511,7 +515,7 @@ def temporal(*, fairness: Iterable[Fairness] = (), name: str | None = None) -> M
     problem = fairness_declaration_problem(assumed)
     if problem is not None:
         raise ProtocolError(f"@temporal(fairness=...): {problem}")
-    return _mark_property(TEMPORAL, (), name, fairness=assumed)
+    return _make_property_marker(TEMPORAL, (), name, fairness=assumed)
 
 
 def refines(other: type, *, name: str | None = None) -> MethodMarker:
@@ -530,10 +534,10 @@ def refines(other: type, *, name: str | None = None) -> MethodMarker:
     """
     if not (isinstance(other, type) and hasattr(other, "actions")):
         raise ProtocolError(f"@refines(...): expected a protocol, as @refines(TransactionCommit), found {other!r}")
-    return _mark_property(REFINES, (), name, refined=other)
+    return _make_property_marker(REFINES, (), name, refined=other)
 
 
-def _mark_property(kind: str, reads: Reads, name: str | None, **more: Any) -> MethodMarker:
+def _make_property_marker(kind: str, reads: Reads, name: str | None, **more: Any) -> MethodMarker:
     def mark(function: Callable[..., Any]) -> Callable[..., Any]:
         found = PropertyMark(kind, projections_in_reads(reads, function.__qualname__), name, **more)
         function.property_mark = found  # type: ignore[attr-defined]
@@ -610,16 +614,16 @@ class Property:
     @cached_property
     def asks(self) -> tuple[str, ...]:
         """Names of the property's parameters, without self."""
-        names = checked_parameters(self.function, (*PARAMETERS_BY_KIND[self.kind], *self.given), self.reads)
+        names = require_allowed_parameters(self.function, (*PARAMETERS_BY_KIND[self.kind], *self.given), self.reads)
         names = tuple(name for name in names if name not in self.given)
         if "peer" in names and "me" not in names:
             raise ProtocolError(
-                f"{place_of_method(self.function)}: property {self.name} asks for peer without me; add me"
+                f"{place_and_name_of_method(self.function)}: property {self.name} asks for peer without me; add me"
             )
         needed = {"before"} if any(name in names for name in OWN_STEP_PARAMETERS) else set(STEP_PARAMETERS)
         if self.over_steps and self.kind != REFINES and not needed <= set(names):
             what = f"property {self.name} is about steps: it takes (self, before, after)"
-            raise ProtocolError(f"{place_of_method(self.function)}: {what}")
+            raise ProtocolError(f"{place_and_name_of_method(self.function)}: {what}")
         return names
 
     def kinds(self, parameter: str) -> tuple[type[Record], ...]:

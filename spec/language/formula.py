@@ -27,12 +27,12 @@ class Formula:
     """A formula of temporal logic. `&`, `|` and `~` combine formulas."""
 
     def __and__(self, other: FormulaOrPredicate) -> Formula:
-        return And(self, as_formula(other))
+        return And(self, require_formula(other))
 
     __rand__ = __and__
 
     def __or__(self, other: FormulaOrPredicate) -> Formula:
-        return Or(self, as_formula(other))
+        return Or(self, require_formula(other))
 
     __ror__ = __or__
 
@@ -204,7 +204,7 @@ def _misplaced_taken(formula: Formula, allowed: bool | None) -> Taken | None:
     return found[1] if found[0] is None else found[0]
 
 
-def as_formula(claim: FormulaOrPredicate) -> Formula:
+def require_formula(claim: FormulaOrPredicate) -> Formula:
     """Return a claim as a formula; raise ProtocolError if it is neither a formula nor a predicate."""
     if isinstance(claim, Formula):
         return claim
@@ -216,12 +216,12 @@ def as_formula(claim: FormulaOrPredicate) -> Formula:
 
 def always(claim: FormulaOrPredicate) -> Formula:
     """Return `[]F` of TLA+: F holds at all times."""
-    return Release(BooleanConstant(False), as_formula(claim))
+    return Release(BooleanConstant(False), require_formula(claim))
 
 
 def eventually(claim: FormulaOrPredicate) -> Formula:
     """Return `<>F` of TLA+: F holds now or at a later time."""
-    return Until(BooleanConstant(True), as_formula(claim))
+    return Until(BooleanConstant(True), require_formula(claim))
 
 
 def infinitely_often(claim: FormulaOrPredicate) -> Formula:
@@ -236,7 +236,7 @@ def eventually_always(claim: FormulaOrPredicate) -> Formula:
 
 def implies(condition: FormulaOrPredicate, claim: FormulaOrPredicate) -> Formula:
     """Return `F => G` of TLA+: if F holds, so does G."""
-    return ~as_formula(condition) | as_formula(claim)
+    return ~require_formula(condition) | require_formula(claim)
 
 
 def leads_to(condition: FormulaOrPredicate, claim: FormulaOrPredicate) -> Formula:

@@ -117,7 +117,7 @@ class Network(ABC):
 
         There is no rule for disciplines with both channels and groups.
         """
-        return self.rule(operation, message) if _copy_count_rule_applies(type(self)) else None
+        return self.rule(operation, message) if _has_valid_copy_count_rule(type(self)) else None
 
     def from_counts(self, counts: Map[Record, int]) -> Inbox:
         """Return the inbox with these message counts (disciplines with counting rules)."""
@@ -190,7 +190,7 @@ class Network(ABC):
 
 
 @cache
-def _copy_count_rule_applies(kind: type[Network]) -> bool:
+def _has_valid_copy_count_rule(kind: type[Network]) -> bool:
     """Whether `rule` describes a discipline's methods: no subclass overrides a method without `rule`."""
 
     def place(name: str) -> int:

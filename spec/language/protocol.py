@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from kraftcheck.spec.errors import FORGOT_YIELD_MESSAGE, ConstantError, ProtocolError, RaisedError, unknown_name_message
 from kraftcheck.spec.kinds import describe_value, type_mismatch
-from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Projection, Property, place_of_method
+from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Projection, Property, place_and_name_of_method
 from kraftcheck.spec.language.formula import Fairness, fairness_declaration_problem
 from kraftcheck.spec.language.network import BagWithMemory, Network, NoNetwork
 from kraftcheck.spec.language.state import NOTHING, State, note_replica_types
@@ -194,7 +194,7 @@ class Protocol:
         declared = (c for base in reversed(cls.__mro__) for c in vars(base).values() if isinstance(c, Constant))
         cls.constants = MappingProxyType({c.name: c for c in declared})
         cls.actions, cls.properties = (_declared_actions_or_properties(cls, mark) for mark in MARK_ATTRIBUTES)
-        _refuse_projection_name_clash((*cls.actions.values(), *cls.properties.values()))
+        _refuse_projections_sharing_a_name((*cls.actions.values(), *cls.properties.values()))
 
     def __init__(self, **values: Value) -> None:
         hints = type_hints(type(self))
@@ -262,7 +262,7 @@ class Protocol:
             raise ProtocolError(f"{at('network')}{name}.network: {problem}")
         for action in network.own_actions():
             if action in self.actions:
-                place = place_of_method(self.actions[action].function)
+                place = place_and_name_of_method(self.actions[action].function)
                 raise ProtocolError(f"{place}: a step of the network is called {action} too; name= gives another name")
         for specification, declared in self.specifications.items():
             if not isinstance(declared, bool) and (problem := fairness_declaration_problem(declared)) is not None:
@@ -508,7 +508,7 @@ def _declared_actions_or_properties(cls: type, mark: str) -> Mapping[str, Any]:
         if one.name in made or one.name == DEADLOCK:
             other = made[one.name].function.__qualname__ if one.name in made else "no next state"
             raise ProtocolError(
-                f"{place_of_method(one.function)}: {other} is called {one.name} too; name= gives another name"
+                f"{place_and_name_of_method(one.function)}: {other} is called {one.name} too; name= gives another name"
             )
         made[one.name] = replace(one, reads=tuple(_overriding_projection(cls, read) for read in one.reads))
     return MappingProxyType(made)
@@ -528,13 +528,13 @@ def _overriding_projection(cls: type, read: Projection) -> Projection:
     return read
 
 
-def _refuse_projection_name_clash(owners: Iterable[Any]) -> None:
+def _refuse_projections_sharing_a_name(owners: Iterable[Any]) -> None:
     """Raise ProtocolError if two projections have the same name."""
     known: dict[str, Projection] = {}
     for owner in owners:
         for read in owner.reads:
             if known.setdefault(read.name, read) != read:
-                places = " and ".join(sorted(map(place_of_method, (known[read.name].function, read.function))))
+                places = " and ".join(sorted(map(place_and_name_of_method, (known[read.name].function, read.function))))
                 raise ProtocolError(f"two projections are called {read.name}: {places}")
 
 

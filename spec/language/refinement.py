@@ -31,7 +31,7 @@ class AbstractProtocolSemantics(Protocol):
         """Return the transitions out of a state."""
 
 
-class Refinement:
+class RefinementChecker:
     """A mapping of a protocol's states to numbered states of an abstract protocol, with its steps known so far."""
 
     def __init__(self, protocol: Any, prop: Property, other: AbstractProtocolSemantics) -> None:

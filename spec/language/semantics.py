@@ -26,12 +26,12 @@ from kraftcheck.spec.language.declarations import (
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.network import NoNetwork
 from kraftcheck.spec.language.protocol import NO_DEFAULT, Protocol
-from kraftcheck.spec.language.refinement import Refinement
+from kraftcheck.spec.language.refinement import RefinementChecker
 from kraftcheck.spec.language.state import (
     NON_SENDING_OPERATIONS,
     InternedFieldValues,
-    Memo,
     ProjectedValues,
+    SelfDisablingMemo,
     State,
     Step,
     distinct_steps,
@@ -61,7 +61,7 @@ def call_action(
             if problem:
                 raise ActionError(action, protocol, me, message, problem, line=generator_line(made))
             steps.append(step)
-            _note_written_and_sent(protocol, action, step)
+            _note_replica_types_and_senders(protocol, action, step)
             if reads is not None:
                 reads.note(f"action {action.name}", (*step.spends, *step.needs))
     except ActionError:
@@ -90,7 +90,7 @@ def generator_line(made: object) -> int | None:
     return None if frame is None else frame.f_lineno
 
 
-def _note_written_and_sent(protocol: Protocol, action: Action, step: Step) -> None:
+def _note_replica_types_and_senders(protocol: Protocol, action: Action, step: Step) -> None:
     """Record the sent messages and written replicas of a step, unless a bound of 0 rules the step out."""
     if (step.sends or step.writes) and all(protocol.bounds[name] for name in (*step.spends, *step.needs)):
         note_replica_types(step.writes, protocol.replica_types)
@@ -170,16 +170,16 @@ def _step_problem(protocol: Protocol, me: Record | None, message: Record | None,
         written = (*written, step.me)
     if step.consumes and message is None:
         return "consumes a message, but none was delivered; write become(...)"
-    problem = _repeated_id_problem(written) if len(written) > 1 else None
+    problem = _replica_written_twice_problem(written) if len(written) > 1 else None
     if problem is not None:
         return problem
     for value in (*written, *[sent for _, sent in step.sends]):
         if not isinstance(value, Record) or not fits_type(value, type(value)):
             return _written_or_sent_problem(step, value)
-    return _effects_problem(protocol, step)
+    return _spends_puts_or_sends_problem(protocol, step)
 
 
-def _repeated_id_problem(written: Sequence[Any]) -> str | None:
+def _replica_written_twice_problem(written: Sequence[Any]) -> str | None:
     ids = [getattr(replica, "id", None) for replica in written]
     twice = [one for one in ids if ids.count(one) > 1]
     return f"writes the replica {twice[0]!r} twice in one step" if twice else None
@@ -195,7 +195,7 @@ def _written_or_sent_problem(step: Step, value: Any) -> str | None:
     return f"{'writes' if written else 'sends'} {type_mismatch(value, type(value), path)}"
 
 
-def _effects_problem(protocol: Protocol, step: Step) -> str | None:
+def _spends_puts_or_sends_problem(protocol: Protocol, step: Step) -> str | None:
     """Return the error text for an invalid bound, shared field or message of a step, or None."""
     for name in (*step.spends, *step.needs):
         if name not in protocol.bounds:
@@ -223,7 +223,7 @@ def _send_problem(protocol: Protocol, operation: str, message: Any) -> str | Non
     return None
 
 
-class DisabledReason(NamedTuple):
+class DisabledStepReason(NamedTuple):
     """The reason why a step is disabled."""
 
     kind: str  # "bound", "network" or "message"
@@ -281,14 +281,14 @@ class Semantics:
         self._environment = [a for a in protocol.actions.values() if a.kind == "environment"]
         self._interned: dict[Value, Value] = {}
         self._fields: defaultdict[str, InternedFieldValues] = defaultdict(InternedFieldValues)  # of shared fields
-        self._shared = Memo()  # interned shared records
-        self._memo = Memo()
+        self._shared = SelfDisablingMemo()  # interned shared records
+        self._memo = SelfDisablingMemo()
         self._deliverable: dict[Value, tuple[Any, ...]] = {}
-        self._calls: defaultdict[str, Memo] = defaultdict(Memo)
+        self._calls: defaultdict[str, SelfDisablingMemo] = defaultdict(SelfDisablingMemo)
         self._inboxes: dict[tuple[str, Value, Value], Value] = {}
         self._projected = ProjectedValues()
-        self._verdicts: defaultdict[tuple[Any, ...], Memo] = defaultdict(Memo)
-        self._refinements: dict[str, Refinement] = {}
+        self._verdicts: defaultdict[tuple[Any, ...], SelfDisablingMemo] = defaultdict(SelfDisablingMemo)
+        self._refinements: dict[str, RefinementChecker] = {}
 
     def intern(self, value: Value) -> Value:
         """Return the interned object of a value."""
@@ -448,7 +448,7 @@ class Semantics:
             target = self.apply(state, actor, message, step)
             return Transition(action, actor, message, step, target) if type(target) is State else None
         spent = self._spend(state.spent, step.spends)
-        if isinstance(spent, DisabledReason):
+        if isinstance(spent, DisabledStepReason):
             return None
         target = state.but(inboxes=self._with_inbox(state.inboxes, actor, inbox), spent=spent)
         return Transition(action, actor, message, step, target)
@@ -457,12 +457,12 @@ class Semantics:
         """Return whether only a bound blocks a step that would change the state."""
         if choice.inbox is None:
             refused = self.apply(state, choice.actor, choice.message, choice.step)
-            if not isinstance(refused, DisabledReason) or refused.kind != "bound":
+            if not isinstance(refused, DisabledStepReason) or refused.kind != "bound":
                 return False
         target = self.taken(state, choice._replace(step=choice.step.but(spends=(), needs=())))
         return target is not None and target.target != state
 
-    def apply(self, state: State, actor: Value, message: Record | None, step: Step) -> State | DisabledReason:
+    def apply(self, state: State, actor: Value, message: Record | None, step: Step) -> State | DisabledStepReason:
         """Return the next state of a step, or the reason why the step is disabled.
 
         A step is enabled only if all its parts are: no bound is exhausted, and the network refuses no operation.
@@ -473,20 +473,21 @@ class Semantics:
                 if spent[name] >= self.protocol.bounds[name]:
                     return self._exhausted(name)
             left = self._spend(spent, step.spends)
-            if isinstance(left, DisabledReason):
+            if isinstance(left, DisabledStepReason):
                 return left
             spent = left
         inboxes = state.inboxes
         if step.consumes:
             rest = self._operate("discard", inboxes[actor], message)
             if rest is None:
-                return DisabledReason("message", f"{message!r} is not under way")
+                return DisabledStepReason("message", f"{message!r} is not under way")
             inboxes = self._with_inbox(inboxes, actor, rest)
         for operation, sent in step.sends:
             destination = sent.dest
             inbox = self._operate(operation, inboxes.get(destination, self.network.empty), sent)
             if inbox is None:
-                return DisabledReason("network", f"the network refuses to {operation.replace('_', ' ')} again {sent!r}")
+                what = operation.replace("_", " ")
+                return DisabledStepReason("network", f"the network refuses to {what} again {sent!r}")
             inboxes = self._with_inbox(inboxes, destination, inbox)
         replicas = state.replicas
         if step.me != () and step.me is not replicas[actor]:
@@ -509,16 +510,16 @@ class Semantics:
         """Return the inboxes with `inbox` for the replica `key`, or without one if `inbox` is empty."""
         return inboxes.without(key) if inbox == self.network.empty else inboxes.put(key, inbox)
 
-    def _spend(self, spent: Map[str, int], names: tuple[str, ...]) -> Map[str, int] | DisabledReason:
+    def _spend(self, spent: Map[str, int], names: tuple[str, ...]) -> Map[str, int] | DisabledStepReason:
         for name in names:
             if spent[name] >= self.protocol.bounds[name]:
                 return self._exhausted(name)
             spent = spent.put(name, spent[name] + 1)
         return self.intern(spent)  # type: ignore[no-any-return]
 
-    def _exhausted(self, name: str) -> DisabledReason:
+    def _exhausted(self, name: str) -> DisabledStepReason:
         limit = next(c.name for c in self.protocol.constants.values() if c.attribute == name)
-        return DisabledReason("bound", f"nothing is left of {name}: {limit} = {self.protocol.bounds[name]}")
+        return DisabledStepReason("bound", f"nothing is left of {name}: {limit} = {self.protocol.bounds[name]}")
 
     # Properties
 
@@ -593,11 +594,11 @@ class Semantics:
         refinement = self.refinement(prop)
         return refinement.begins(refinement.number(state))
 
-    def refinement(self, prop: Property) -> Refinement:
+    def refinement(self, prop: Property) -> RefinementChecker:
         """Return the refinement that a property declares."""
         if prop.name not in self._refinements:
             other = Semantics(_abstract_protocol(self.protocol, prop))
-            self._refinements[prop.name] = Refinement(self.protocol, prop, other)
+            self._refinements[prop.name] = RefinementChecker(self.protocol, prop, other)
         return self._refinements[prop.name]
 
     def verdict(self, prop: Property, known: dict[str, Value]) -> bool:
@@ -683,7 +684,7 @@ def init(function: Callable[..., Iterator[State]]) -> Callable[..., Iterator[Sta
     return function
 
 
-def initial_state_methods(protocol: type | object) -> dict[str, str]:
+def methods_by_init_name(protocol: type | object) -> dict[str, str]:
     """Return the names for INIT, each with its method."""
     owner = protocol if isinstance(protocol, type) else type(protocol)
     names = {"Init": "initial"}
@@ -704,18 +705,18 @@ def initial_states(semantics: Semantics, init: str) -> list[State]:
 
 
 def _uncached_initial_states(semantics: Semantics, init: str) -> list[State]:
-    method = initial_state_methods(semantics.protocol)[init]
+    method = methods_by_init_name(semantics.protocol)[init]
     if init == "Init" or hasattr(getattr(semantics.protocol, method), "initial"):
         return semantics.protocol.checked_initial(method)
     state = semantics.initial()[0]
-    for number, chosen in enumerate(path_to_named_start(semantics.protocol, init), start=1):
+    for number, chosen in enumerate(takes_to_named_start(semantics.protocol, init), start=1):
         state = transition_matching_take(semantics, state, chosen, f"step {number} of {init}").target
     return [state]
 
 
-def path_to_named_start(protocol: Protocol, init: str) -> Iterator[Take]:
+def takes_to_named_start(protocol: Protocol, init: str) -> Iterator[Take]:
     """Yield the steps from the first initial state to a named initial state; no steps for "Init"."""
-    method = getattr(protocol, initial_state_methods(protocol)[init])
+    method = getattr(protocol, methods_by_init_name(protocol)[init])
     if not hasattr(method, "scenario"):
         return
     made = method()

@@ -222,7 +222,7 @@ MEMO_CHECK_INTERVAL = 1 << 13
 """Outcomes that a memo adds between two checks of its use."""
 
 
-class Memo(dict[Any, Any]):
+class SelfDisablingMemo(dict[Any, Any]):
     """Outcomes by input, or interned values. It empties itself, and keeps no more, where inputs hardly repeat."""
 
     __slots__ = ("hits", "is_useless")
@@ -258,14 +258,14 @@ class Memo(dict[Any, Any]):
         return value
 
 
-class InternedFieldValues(Memo):
+class InternedFieldValues(SelfDisablingMemo):
     """Interned values of a field. A sequence mostly grows at its end, so its last record is interned too."""
 
     __slots__ = ("_ends",)
 
     def __init__(self) -> None:
         super().__init__()
-        self._ends = Memo()
+        self._ends = SelfDisablingMemo()
 
     def intern(self, value: Value) -> Value:
         """Return the interned object of a value."""

@@ -91,10 +91,13 @@ class HiddenReadLog:
             if hasattr(type(value), "__with_parts__"):  # a proxy
                 return value.__with_parts__(partial(self.seen, reader, name))
             return value.but(
-                shared=_TrackedRecord(value.shared, shared, note), spent=_UsedBoundsReadProxy(value.spent, spent, note)
+                shared=_SharedRecordReadProxy(value.shared, shared, note),
+                spent=_UsedBoundsReadProxy(value.spent, spent, note),
             )
         return (
-            _TrackedRecord(value, shared, note) if parameter == "shared" else _UsedBoundsReadProxy(value, spent, note)
+            _SharedRecordReadProxy(value, shared, note)
+            if parameter == "shared"
+            else _UsedBoundsReadProxy(value, spent, note)
         )
 
     def require_unread(self, reader: str) -> None:
@@ -135,7 +138,7 @@ class HiddenReadLog:
 NoteReadsCallback = Callable[[Iterable[str]], None]
 
 
-class _TrackedRecord:
+class _SharedRecordReadProxy:
     """Read-tracking proxy of the shared record: a use other than a field access counts as reading every field."""
 
     __slots__ = ("__hidden__", "__note__", "__record__")

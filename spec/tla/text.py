@@ -151,7 +151,7 @@ class _BoxBuilder:
         if isinstance(value, Symbol):
             return _Box(str(value.value))
         if value is None or isinstance(value, enum.Enum):
-            return self.box(tla_enum_value(value))
+            return self.box(tla_value_of_enum_member(value))
         if kind is frozenset:
             return _box_of_items(_SET_BRACKETS, [*map(self.box, in_tlc_order(value))])
         if isinstance(value, Map):
@@ -179,7 +179,7 @@ def _tlc_sort_key(value: Value) -> tuple[Any, ...]:
     if kind is ModelValue or isinstance(value, Symbol):
         return (0, *order_key(value))
     if value is None or isinstance(value, enum.Enum):
-        return _tlc_sort_key(tla_enum_value(value))
+        return _tlc_sort_key(tla_value_of_enum_member(value))
     if kind is tuple:
         return (2, len(value), [*map(_tlc_sort_key, value)])
     if kind is frozenset:
@@ -469,13 +469,13 @@ def tuple_or_map_of_function(pairs: Mapping[Value, Value]) -> Value:
     return Map(pairs)
 
 
-def tla_enum_value(value: enum.Enum | None) -> Value:
+def tla_value_of_enum_member(value: enum.Enum | None) -> Value:
     """Return the TLA+ value of an enum member or of None.
 
     It is a model value with the member's name, except that a member of a `StrEnum` or an `IntEnum` is its string or
     number.
 
-    >>> tla_enum_value(None)
+    >>> tla_value_of_enum_member(None)
     None
     """
     if value is None:

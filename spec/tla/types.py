@@ -32,7 +32,7 @@ from kraftcheck.spec.tla.text import (
     TlaSyntaxError,
     one_line,
     shared_value_parser,
-    tla_enum_value,
+    tla_value_of_enum_member,
     tuple_or_map_of_function,
 )
 from kraftcheck.spec.values import (
@@ -156,7 +156,7 @@ class Encoder:
         if value is None:
             return self.none
         if isinstance(value, enum.Enum):
-            return self._symbols.get(value) or tla_enum_value(value)
+            return self._symbols.get(value) or tla_value_of_enum_member(value)
         if kind in (tuple, frozenset):
             return kind(map(self.encode, value))
         if isinstance(value, Map):
@@ -171,7 +171,7 @@ class Encoder:
         return known
 
 
-class RecordShape(NamedTuple):
+class RecordClassWithTlaFields(NamedTuple):
     """A record class with the TLA+ names of its fields, and with its constant TLA+ fields."""
 
     cls: type[Record]
@@ -293,7 +293,7 @@ class Decoder:
         named: dict[Any, Value] = {}
         plain: dict[tuple[type, Any], Value] = {}
         for choice in choices:
-            stand_in = tla_enum_value(choice) if isinstance(choice, enum.Enum) else choice
+            stand_in = tla_value_of_enum_member(choice) if isinstance(choice, enum.Enum) else choice
             if choice is None:
                 stand_in = self._encoder.none
             if isinstance(stand_in, ModelValue):
@@ -395,7 +395,7 @@ class Decoder:
         shapes = [self._shape(cls) for cls in self._classes(kinds)]
         readers = {s.cls: {name: self._later(field_types(s.cls)[a]) for a, name in s.names.items()} for s in shapes}
 
-        by_fields: dict[frozenset[str], list[RecordShape]] = {}
+        by_fields: dict[frozenset[str], list[RecordClassWithTlaFields]] = {}
         for shape in shapes:
             by_fields.setdefault(shape.fields, []).append(shape)
 
@@ -443,8 +443,8 @@ class Decoder:
         """Return a decoder that is built at first use, since a record may contain records of its own class."""
         return lambda value: self.of(kind)(value)
 
-    def _shape(self, cls: type[Record]) -> RecordShape:
-        return RecordShape(cls, tla_names(cls), self._encoder.constants(cls))
+    def _shape(self, cls: type[Record]) -> RecordClassWithTlaFields:
+        return RecordClassWithTlaFields(cls, tla_names(cls), self._encoder.constants(cls))
 
     def _classes(self, kinds: Iterable[type[Record]]) -> list[type[Record]]:
         """Return the classes of records that may occur where one of the given classes is declared.
@@ -467,7 +467,9 @@ class Decoder:
             return self._name(found) == wanted.name
         return type(found) is type(wanted) and found == wanted
 
-    def _unlike(self, fields: Mapping[str, Value], shapes: list[RecordShape], *, wrong_kind: bool) -> MismatchError:
+    def _unlike(
+        self, fields: Mapping[str, Value], shapes: list[RecordClassWithTlaFields], *, wrong_kind: bool
+    ) -> MismatchError:
         """Return the error for a record that fits no class: its differences from the most similar class."""
         near = min(shapes, key=lambda s: (not self._has(fields, s.constants), len(s.fields ^ fields.keys())))
         lacking, more = sorted(near.fields - fields.keys()), sorted(fields.keys() - near.fields)
@@ -544,5 +546,5 @@ def _field_path(name: str) -> str:
     return f".{name}"
 
 
-def _record_shapes_text(shapes: Iterable[RecordShape]) -> str:
+def _record_shapes_text(shapes: Iterable[RecordClassWithTlaFields]) -> str:
     return " or ".join(dict.fromkeys(f"a record of {', '.join(sorted(s.fields)) or 'no fields'}" for s in shapes))

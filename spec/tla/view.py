@@ -29,7 +29,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from kraftcheck.spec.discovery import modules_of
+from kraftcheck.spec.discovery import project_modules_of_protocol
 from kraftcheck.spec.language.network import (
     Bag,
     BagWithMemory,
@@ -78,7 +78,7 @@ class _ReplicaShape(NamedTuple):
     is_told: bool
 
 
-def action_named_by_label(protocol: Protocol, label: str | None) -> str | None:
+def action_name_of_label(protocol: Protocol, label: str | None) -> str | None:
     """Return the action that a label of TLA+ names, by its own name or by its method's: `ncs` is `Ncs`."""
     if label is None or label in protocol.actions:
         return label
@@ -95,8 +95,8 @@ class StateView:
         self._shared_type: type[Record] = type(starts[0].shared)
         self._replicas = _replica_shapes(protocol, starts)
         messages = _message_classes(protocol)
-        symbols = list(_all_symbols(protocol))
-        model_values = _model_values(protocol, starts)
+        symbols = list(_all_enum_members(protocol))
+        model_values = _model_values_by_name(protocol, starts)
         stand_ins = {s: ModelValue(enum_name(s), len(model_values) + i) for i, s in enumerate(symbols)}
         self._encoder = Encoder(messages, stand_ins, protocol.none_is)
         names = {**{enum_name(symbol): symbol for symbol in reversed(symbols)}, **model_values}
@@ -399,18 +399,18 @@ def _message_classes(protocol: Protocol) -> list[type[Record]]:
     return list(classes)
 
 
-def _model_values(protocol: Protocol, starts: Iterable[State]) -> dict[str, ModelValue]:
+def _model_values_by_name(protocol: Protocol, starts: Iterable[State]) -> dict[str, ModelValue]:
     """Return the model values in constants, initial states and the protocol's modules, by name."""
     found: dict[ModelValue, ModelValue] = {}
     for value in (*protocol.constant_values().values(), *starts):
         map_model_values(value, lambda item: found.setdefault(item, item))
-    for module in modules_of(type(protocol)):
+    for module in project_modules_of_protocol(type(protocol)):
         for item in vars(module).values():
             if isinstance(item, ModelValue):
                 found.setdefault(item, item)
     return {value.name: value for value in ordered(found)}
 
 
-def _all_symbols(protocol: Protocol) -> Iterator[enum.Enum]:
+def _all_enum_members(protocol: Protocol) -> Iterator[enum.Enum]:
     for kind in protocol.symbols:
         yield from kind

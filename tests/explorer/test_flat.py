@@ -170,7 +170,7 @@ def test_a_step_to_the_same_state_counts(laid_out: list[bool], symmetry: str | N
 def test_facts_are_forgotten_where_numbers_run_out(laid_out: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
     """Few contents of the shared fields have numbers, and few things that replicas may do have a place."""
     seen: list[tuple[int, int]] = []
-    forget = layouts.clear_fact_memo
+    forget = layouts.allocate_empty_fact_memo
 
     def noting(worker: WorkerBuffers, shared: int) -> None:
         if len(worker.fact_counts):

@@ -14,7 +14,7 @@ import pytest
 
 from kraftcheck.engines import ENGINES
 from kraftcheck.explorer import reference
-from kraftcheck.explorer.request import CAPABILITIES, Feature, needed_features, supported_features
+from kraftcheck.explorer.request import CAPABILITIES, Feature, needed_features_with_texts, supported_features
 from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest, Violation
 from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.explorer.tables.kernel import depth_first
@@ -259,7 +259,7 @@ def same(result: Result, expected: Result, options: SearchRequest, *, by_level: 
 
 
 def features_of(options: SearchRequest, description: Description) -> set[Feature]:
-    return {feature for feature, _ in needed_features(description.build(), options)}
+    return {feature for feature, _ in needed_features_with_texts(description.build(), options)}
 
 
 Run = Callable[[Protocol, SearchRequest], Result]

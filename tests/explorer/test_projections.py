@@ -15,7 +15,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
 from kraftcheck import check, load
-from kraftcheck.explorer.tables.rows import unique_column_indices
+from kraftcheck.explorer.tables.rows import distinct_column_indices_and_inverse
 from kraftcheck.spec import (
     Bag,
     Map,
@@ -321,7 +321,7 @@ def test_under_symmetry_what_is_violated_together_is_told_together(tmp_path: Pat
 def test_eachdistinct_row_is_found_once(rows: NDArray[np.int32], are_far: bool) -> None:
     """Small numbers go by a table; far ones are sorted, as numbers or as bytes."""
     for scale in (1, 1 << 29) if are_far else (1,):
-        first, which = unique_column_indices(np.ascontiguousarray((rows * np.int32(scale)).T))
+        first, which = distinct_column_indices_and_inverse(np.ascontiguousarray((rows * np.int32(scale)).T))
         assert (rows[first][which] == rows).all()
         assert len(first) == len(np.unique(rows, axis=0))
         assert all((rows[:index] != rows[index]).any(axis=1).all() for index in first)

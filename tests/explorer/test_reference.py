@@ -152,13 +152,13 @@ def test_counts() -> None:
 def test_outcomes_are_kept_only_where_inputs_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = explore(TwoPhaseCommit(resource_managers=HOSTS))
     monkeypatch.setattr(states, "MEMO_CHECK_INTERVAL", 8)
-    outcomes = states.Memo()
+    outcomes = states.SelfDisablingMemo()
     for number in range(20):
         outcomes.keep(number, ())
         outcomes.hits += number < 7
     assert outcomes.is_useless
     assert not outcomes
-    interned, values = states.Memo(), [(number,) for number in range(17)]
+    interned, values = states.SelfDisablingMemo(), [(number,) for number in range(17)]
     assert interned.intern((0,)) is interned.intern((0,))
     assert type(interned.intern((False,))[0]) is bool
     assert all(interned.intern(value) is value for value in values[1:])

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.models.paxos_msgs import PaxosMsgs
 from kraftcheck import check, load
 from kraftcheck.explorer.tables.learning import shared_sets
-from kraftcheck.explorer.tables.learning.shared_sets import KnownElements
+from kraftcheck.explorer.tables.learning.shared_sets import KnownElementsWithTests
 from kraftcheck.spec import Protocol, State, Steps, become, internal, invariant
 from tests.support.explorer.boards import Board, Boards, Line, Turns, TwoBoards, Votes, Writer, take_apart_at
 
@@ -143,7 +143,7 @@ def test_paxos_is_asked_message_by_message(tmp_path: Path) -> None:
 def test_a_loop_may_change_what_its_test_looks_at() -> None:
     found, limit, asked = [], 1, []
     known = {number: number for number in range(6)}
-    candidates = KnownElements(known, {}, lambda *_: True, lambda *test: asked.append(test))
+    candidates = KnownElementsWithTests(known, {}, lambda *_: True, lambda *test: asked.append(test))
     for number in candidates.passing(lambda one: one <= limit, candidates.has_at):  # noqa: B023
         found.append(number)
         limit = number + 2 if number < 3 else limit
@@ -155,7 +155,7 @@ def test_a_loop_may_change_its_test_at_the_last_known_element() -> None:
     """A new element meets the test that the loop left."""
     limit, asked = 3, []
     known = {number: number for number in range(4)}
-    candidates = KnownElements(known, {}, lambda *_: True, lambda *test: asked.append(test))
+    candidates = KnownElementsWithTests(known, {}, lambda *_: True, lambda *test: asked.append(test))
     for number in candidates.passing(lambda one: one <= limit, candidates.has_at):  # noqa: B023
         limit = 5 if number == 3 else limit
     assert [key[2:] for key, _ in asked] == [((int, 5),)]

@@ -56,7 +56,7 @@ from kraftcheck.spec import (
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.formula import BooleanConstant, StatePredicate, Taken
 from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.traces.replay.claims import LassoEvaluator
+from kraftcheck.traces.replay.claims import LassoFormulaEvaluator
 from tests.support.explorer.lassos import require_counterexample
 from tests.support.explorer.random_protocols import sample
 
@@ -550,7 +550,7 @@ def test_a_formula_holds_where_no_lasso_breaks_it(examples: int) -> None:
             continue
         semantics = Semantics(protocol)
         broken = any(
-            not LassoEvaluator(
+            not LassoFormulaEvaluator(
                 semantics,
                 [protocol.start([Walker(1, place)], Nothing()) for place in way],
                 [None] * len(way),

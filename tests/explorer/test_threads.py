@@ -8,7 +8,7 @@ from threading import Barrier, get_ident
 import numpy as np
 import pytest
 
-from kraftcheck.explorer.tables.expander import SMALLEST_PIECE_DIVISOR, work_pieces
+from kraftcheck.explorer.tables.expander import SMALLEST_PIECE_DIVISOR, index_pieces_for_workers
 from kraftcheck.explorer.tables.rows import MOST_SERIAL_STATES, ThreadPool
 
 
@@ -48,7 +48,7 @@ def test_an_error_is_raised_once_all_is_done(bad: int) -> None:
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_pieces_are_ever_smaller_and_have_each_state_once(count: int, workers: int) -> None:
     which = np.arange(count)[::-1]
-    pieces = list(work_pieces(which, workers))
+    pieces = list(index_pieces_for_workers(which, workers))
     assert np.concatenate(pieces).tolist() == which.tolist()
     assert all(len(one) >= len(next_one) > 0 for one, next_one in pairwise(pieces))
     if workers == 1:

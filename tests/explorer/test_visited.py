@@ -28,10 +28,10 @@ from kraftcheck.explorer.tables.kernel.packing import (
     MIXED_BITS,
     PARTITION_BITS,
     hash_words,
-    pack_plain_rows,
+    pack_rows_of_numbers,
     partition_of_words,
     unmix,
-    unpack_plain_rows,
+    unpack_rows_of_numbers,
 )
 from kraftcheck.explorer.tables.rows import (
     PARTITION_COUNT,
@@ -304,7 +304,7 @@ def test_a_set_is_packed_anew_as_ids_grow(seed: int, workers: int) -> None:
         packed = packing_for_id_counts([(1 << n) - 1 for n in bits], visited.packing.width.tolist())
         rows = np.stack([random.integers(0, 1 << n, 2_000) for n in bits], axis=1).astype(np.int32)
         words = np.zeros((len(rows), packed.words), np.uint64)
-        pack_plain_rows(rows, packed, words)
+        pack_rows_of_numbers(rows, packed, words)
         part = SuccessorBuffers()
         part.put(rows, words, mixed_of(words)[1])
         expected = {(*state, *[0] * (len(bits) - len(state))) for state in expected}
@@ -321,7 +321,7 @@ def test_a_set_is_packed_anew_as_ids_grow(seed: int, workers: int) -> None:
     for owner, partition in enumerate(visited.partitions):
         words = partition.words()
         states = np.empty((len(words), len(bits)), np.int32)
-        unpack_plain_rows(words, visited.packing, states)
+        unpack_rows_of_numbers(words, visited.packing, states)
         assert as_set(states) <= expected
         assert (mixed_of(words)[1] == owner).all()
         expected -= as_set(states)

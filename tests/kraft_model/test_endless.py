@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from kraftcheck.catalogue import find_config, find_model
+from kraftcheck.catalogue import find_config_name_and_content, find_model
 from kraftcheck.explorer.reference import explore
 from kraftcheck.explorer.result import Result, SearchRequest, Verdict, Violation
 from kraftcheck.explorer.transition_system import canonicalizer
@@ -23,7 +23,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Term,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.rules import stopped_replica
+from kraftcheck.kraft_model.quorum.rules import permanently_down_replica
 from kraftcheck.kraft_model.quorum.variants.controllers import ActivationFails, NoOp, QuorumWithControllers
 from kraftcheck.spec import InputError, State, hide, ordered
 from kraftcheck.spec.cfg.binding import bind
@@ -152,7 +152,7 @@ def test_messages_to_the_dead_and_leaders_of_the_past_are_forgotten() -> None:
     protocol, state = started()
     one, two = ordered(state.replicas)
     assert protocol.relative_epochs(state, None) == state
-    dead = state.but(replicas=state.replicas.put(one, stopped_replica(state.replicas[one])))
+    dead = state.but(replicas=state.replicas.put(one, permanently_down_replica(state.replicas[one])))
     assert dict(dead.inboxes)
     assert not dict(protocol.relative_epochs(dead, None).inboxes)
     later = dead.but(replicas=dead.replicas.put(two, dead.replicas[two].but(epoch=5)))
@@ -177,7 +177,7 @@ class ForgetsVoters(ActivationFails):
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "action"), [(StopsAtSix, "Activate"), (ForgetsVoters, "HandleVoteResponse")])
 def test_a_change_that_breaks_the_renaming_is_refused_by_name(kind: type[QuorumWithControllers], action: str) -> None:
-    given = bind(kind, find_config(find_model("quorum", "controllers"), CONFIG)[1])
+    given = bind(kind, find_config_name_and_content(find_model("quorum", "controllers"), CONFIG)[1])
     with pytest.raises(InputError, match=f"action {action}: differs in two states that VIEW endless identifies"):
         explore(given.protocol, SearchRequest.of(given))
 
@@ -207,7 +207,7 @@ FAULTY = [
 @pytest.mark.parametrize(("config", "variant"), FAULTY, ids=[f"{config}-{variant}" for config, variant in FAULTY])
 def test_a_fault_violates_the_same_with_and_without_the_renaming(config: str, variant: str) -> None:
     model = find_model("quorum", variant)
-    content = find_config(model, config)[1]
+    content = find_config_name_and_content(model, config)[1]
     given = bind(model.protocol, content)
     plain = explore(given.protocol, SearchRequest.of(given))
     hidden = given.protocol.views.get(given.view or "", frozenset())

@@ -8,15 +8,15 @@ from types import FunctionType
 
 import pytest
 
-from kraftcheck.catalogue import find_config, find_model
+from kraftcheck.catalogue import find_config_name_and_content, find_model
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka, known_differences
+from kraftcheck.kraft_model.quorum.variants.kafka import known_difference_classes_by_name, with_known_kafka_differences
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.language.declarations import Property
 from tests.support.kraft_model.faults import QUORUM_FAULTS, QUORUM_READINGS, Fault
 from tests.support.kraft_model.searches import search
 
-KNOWN = known_differences() | known_differences(disk=True)
+KNOWN = known_difference_classes_by_name() | known_difference_classes_by_name(disk=True)
 CONFIGS = ("lockstep", "lockstep-changes", "lockstep-upgrade")
 UNLISTED = {"NobodyFails", "NewVotersHaveCaughtUp", "SuccessorsHoldWhatIsCommitted"}
 """Why walks beside Kafka do not look at these is in docs/kafka.md."""
@@ -64,7 +64,7 @@ def test_what_properties_ask_is_found() -> None:
 @pytest.mark.parametrize("config", CONFIGS)
 def test_walks_beside_kafka_look_at_every_property(config: str) -> None:
     model = find_model("quorum")
-    bound = bind(model.protocol, find_config(model, config)[1])
+    bound = bind(model.protocol, find_config_name_and_content(model, config)[1])
     missing = {prop.name for prop in looked_at()} - {prop.name for prop in bound.properties}
     watches = () if bound.protocol.watch_answers else ("ToldIsKept", "AnswersAreTrue", "DescriptionsAreTrue")  # type: ignore[attr-defined]
     assert missing == UNLISTED | set(watches)
@@ -78,6 +78,6 @@ def test_walks_beside_kafka_look_at_every_property(config: str) -> None:
 def test_known_differences_together_hide_no_fault(fault: Fault) -> None:
     found = find_model("quorum", fault.variant)
     assert issubclass(found.protocol, Quorum)
-    kind = as_kafka(found.protocol, without=[AMBIGUOUS])
-    given = bind(kind, find_config(found, found.own_configuration)[1])
+    kind = with_known_kafka_differences(found.protocol, without=[AMBIGUOUS])
+    given = bind(kind, find_config_name_and_content(found, found.own_configuration)[1])
     assert [one.property for one in search(given, max_depth=fault.length + 2).violations] == [fault.property]

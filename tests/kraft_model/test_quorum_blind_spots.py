@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraftcheck.catalogue import find_config, find_model
+from kraftcheck.catalogue import find_config_name_and_content, find_model
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.records import (
     Answered,
@@ -19,7 +19,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Shared,
 )
 from kraftcheck.kraft_model.quorum.variants.faults import BusyLeaderRefuses
-from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
+from kraftcheck.kraft_model.quorum.variants.kafka import with_known_kafka_differences
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
 from kraftcheck.spec import ModelValue, Step, Steps, become
 from kraftcheck.spec.cfg.binding import bind, with_assignments
@@ -122,14 +122,14 @@ def told(field: str) -> type[Quorum]:
         ),
         (UpgradeWithoutSubject, "default-upgrade", UPGRADE, "ToldIsKept"),
         (UpgradeWithoutSubject, "default-upgrade", UPGRADE, "AnswersAreTrue"),
-        (as_kafka(Quorum), "default-upgrade", UPGRADE, "ToldIsKept"),
+        (with_known_kafka_differences(Quorum), "default-upgrade", UPGRADE, "ToldIsKept"),
         (AnotherSubject, "smoke-answers", {}, "WhatIsWatchedIsSo"),
         (NotFoundWhileBusy, "fault.busy-leader-refuses", {}, "AnswersAreTrue"),
-        (as_kafka(BusyLeaderRefuses), "fault.busy-leader-refuses", {}, "AnswersAreTrue"),
+        (with_known_kafka_differences(BusyLeaderRefuses), "fault.busy-leader-refuses", {}, "AnswersAreTrue"),
     ],
 )
 def test_it_is_seen(kind: type[Quorum], config: str, settings: dict[str, str], prop: str) -> None:
-    found = find_config(find_model("quorum"), config)[1]
+    found = find_config_name_and_content(find_model("quorum"), config)[1]
     changed = with_assignments(found, [parse_setting(f"{name}={value}", found) for name, value in settings.items()])
     given = bind(kind, changed)
     properties = tuple(one for one in given.protocol.properties.values() if one.name == prop)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from kraftcheck.catalogue import find_config, find_model
+from kraftcheck.catalogue import find_config_name_and_content, find_model
 from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import SearchRequest, Verdict
 from kraftcheck.explorer.tables import engine as tables
@@ -30,7 +30,7 @@ from kraftcheck.kraft_model.quorum.records import (
     VoteResponse,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.rules import replica_keys
+from kraftcheck.kraft_model.quorum.rules import replica_keys_of_voters
 from kraftcheck.kraft_model.quorum.variants import coming, formatting
 from kraftcheck.spec import Map
 from kraftcheck.spec.cfg.binding import bind, with_assignments
@@ -85,7 +85,7 @@ def test_a_change_breaks_what_its_configuration_says(one: Broken) -> None:
 
 def given(config: str, variant: str | None, **settings: object) -> BoundConfig:
     found = find_model(MODEL, variant)
-    _, text = find_config(found, config)
+    _, text = find_config_name_and_content(found, config)
     parsed = [parse_setting(f"{name}={value}", text) for name, value in settings.items()]
     return bind(found.protocol, with_assignments(text, parsed))
 
@@ -117,7 +117,7 @@ class Unchecked(coming.UpdatedEndpointChecked):
 @pytest.mark.slow
 @pytest.mark.kernel
 def test_an_update_that_asks_nobody_ends_by_itself() -> None:
-    config = find_config(find_model(MODEL), "coming.update-of-the-dead")[1]
+    config = find_config_name_and_content(find_model(MODEL), "coming.update-of-the-dead")[1]
     assert search(bind(Unchecked, config)).verdict is Verdict.OK
 
 
@@ -137,7 +137,7 @@ def test_a_removal_by_id_takes_the_new_disk_and_one_by_directory_id_does_not() -
     for variant, error in ((None, Error.VOTER_NOT_FOUND), ("removed-by-controller-id", None)):
         after, _, found = quorum(variant).begin_removing(leader, Key(N3), ADMIN)
         assert found is error
-        assert (Key(N3, 2) in replica_keys(after.voters)) is (variant is None)
+        assert (Key(N3, 2) in replica_keys_of_voters(after.voters)) is (variant is None)
 
 
 def test_an_addition_by_id_takes_the_lost_disk_of_an_observer() -> None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from kraftcheck.catalogue import find_config, find_model
+from kraftcheck.catalogue import find_config_name_and_content, find_model
 from kraftcheck.explorer.reference import ReferenceSearch, explore
 from kraftcheck.explorer.result import Result, SearchRequest, TraceStep, Verdict
 from kraftcheck.explorer.tables.engine import explore as explore_tables
@@ -28,7 +28,7 @@ CORRECTED, ONE_HOST = "restart-without-state-corrected", "new-servers-on-one-hos
 
 
 def shipped(name: str) -> ModelConfig:
-    return find_config(MODEL, name)[1]
+    return find_config_name_and_content(MODEL, name)[1]
 
 
 class Fault(NamedTuple):

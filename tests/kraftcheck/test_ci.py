@@ -20,7 +20,7 @@ import pytest
 
 from kraftcheck import InputError, Verdict, check, load
 from kraftcheck.engines import run_with_compile_timing, search
-from kraftcheck.explorer.compiling import ensure_cache_folder, timed_compilation
+from kraftcheck.explorer.compiling import replace_unusable_cache_folder, timed_compilation
 from kraftcheck.explorer.result import SEARCH_CLOCK, Result, Violation
 from kraftcheck.pytest_plugin import _check_model
 from kraftcheck.reporting.as_json import JSON_SCHEMA_VERSION, value_as_json
@@ -527,10 +527,10 @@ def test_what_is_compiled_stops_the_clock() -> None:
 def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file"))
-    problem = ensure_cache_folder.__wrapped__()
+    problem = replace_unusable_cache_folder.__wrapped__()
     assert f"the compiled kernel cannot be kept: {tmp_path / 'file'} cannot be written to, so each run" in problem
     assert os.access(os.environ["NUMBA_CACHE_DIR"], os.W_OK)
-    monkeypatch.setattr("kraftcheck.explorer.compiling.ensure_cache_folder", lambda: problem)
+    monkeypatch.setattr("kraftcheck.explorer.compiling.replace_unusable_cache_folder", lambda: problem)
     assert run_with_compile_timing(lambda: Result(notes=[str(numba.njit(lambda x: x + 1)(1))])).warnings == [problem]
     assert run_with_compile_timing(Result).warnings == []
 

@@ -354,10 +354,10 @@ def test_a_terminal_is_filled_to_its_width(width: int, capsys, monkeypatch) -> N
 
 def test_one_column_a_replica() -> None:
     from kraftcheck.reporting.counterexample import counterexample_lines as lines_of
-    from kraftcheck.reporting.lines import lines_as_text
+    from kraftcheck.reporting.lines import lines_as_plain_text
 
     result = check(Notes(), properties=["NeverBoth"], deadlock=False, engine="reference")
-    assert lines_as_text(lines_of(Notes(), result.violations[0], 60)) == (
+    assert lines_as_plain_text(lines_of(Notes(), result.violations[0], 60)) == (
         "Counterexample to NeverBoth, 4 states\n"
         "messages: > sent, < delivered and consumed, * delivered and kept, x lost or dropped\n"
         "\n"

@@ -263,9 +263,9 @@ def test_a_module_that_is_missing(crosscheck, tmp_path) -> None:
 def test_a_config_for_an_old_tlc() -> None:
     text = "CONSTANT A = 1 \\* CHECK_DEADLOCK FALSE\nCHECK_DEADLOCK\n  FALSE ALIAS Short\nINVARIANTS I J\n"
     unknown = {"CHECK_DEADLOCK", "ALIAS", "POSTCONDITION"}
-    prepared, options, left_out = tlc.config_for_tlc(text, "x.cfg", unknown)
+    prepared, options, left_out = tlc.remove_unknown_cfg_keywords(text, "x.cfg", unknown)
     assert " ".join(prepared.split()) == "CONSTANT A = 1 \\* CHECK_DEADLOCK FALSE INVARIANTS I J"
     assert (options, left_out) == (["-deadlock"], ["ALIAS Short"])
-    assert tlc.config_for_tlc(text, "x.cfg", set()) == (text, [], [])
-    assert tlc.config_for_tlc("CHECK_DEADLOCK TRUE", "x.cfg", unknown)[1] == []
+    assert tlc.remove_unknown_cfg_keywords(text, "x.cfg", set()) == (text, [], [])
+    assert tlc.remove_unknown_cfg_keywords("CHECK_DEADLOCK TRUE", "x.cfg", unknown)[1] == []
     assert tlc.cfg_keywords_tlc_lacks("no such jar") == set()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftcheck.explorer.compiling import ensure_cache_folder
+from kraftcheck.explorer.compiling import replace_unusable_cache_folder
 from kraftcheck.explorer.native import compiling
 from kraftcheck.files import distrust_reason, remove_path
 from kraftcheck.lockstep import jars
@@ -118,7 +118,7 @@ KERNEL = (
     "@jit\ndef thrice(n):\n    return 3 * n\n"
 )
 PROGRAM = (
-    "from kraftcheck.explorer.compiling import ensure_cache_folder; print(ensure_cache_folder()); "
+    "from kraftcheck.explorer.compiling import replace_unusable_cache_folder; print(replace_unusable_cache_folder()); "
     "from kernel import thrice; print(thrice(2), sum(thrice.stats.cache_hits.values()))"
 )
 
@@ -187,13 +187,13 @@ def test_code_of_another_user_is_not_run(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 def test_a_driver_that_others_can_write_is_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    driver = jars.cache_folder() / "driver.jar"
+    driver = jars.make_trusted_cache_folder() / "driver.jar"
     driver.touch()
-    assert jars.cache_folder().stat().st_mode & 0o777 == 0o700
-    jars.cache_folder().chmod(0o755)
+    assert jars.make_trusted_cache_folder().stat().st_mode & 0o777 == 0o700
+    jars.make_trusted_cache_folder().chmod(0o755)
     driver.chmod(0o666)
     with pytest.raises(InputError, match=f"other users can write to {driver}, and its files are executed; remove"):
-        jars.cache_folder()
+        jars.make_trusted_cache_folder()
 
 
 def test_the_cache_is_where_its_folder_was_checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -201,6 +201,8 @@ def test_the_cache_is_where_its_folder_was_checked(monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv(name, str(tmp_path / name))
         (tmp_path / name / "kraftcheck").mkdir(parents=True)
         (tmp_path / name / "kraftcheck").chmod(0o777)
-        assert f"other users can write to {tmp_path / name}/kraftcheck" in str(ensure_cache_folder.__wrapped__())
-        assert not Path(compiling.cache_folder()).is_relative_to(tmp_path)
+        assert f"other users can write to {tmp_path / name}/kraftcheck" in str(
+            replace_unusable_cache_folder.__wrapped__()
+        )
+        assert not Path(compiling.cache_folder_for_sources()).is_relative_to(tmp_path)
         monkeypatch.delenv("NUMBA_CACHE_DIR")

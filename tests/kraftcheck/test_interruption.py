@@ -347,13 +347,13 @@ def test_the_time_limit_ends_an_endless_call(tmp_path: Path, at: str, command: s
 
 def test_a_call_after_the_time_limit_is_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a call that two looks see is ended; many short ones are not."""
-    monkeypatch.setattr(processes.CallTimeLimit, "PERIOD_SECONDS", 0.01)
+    monkeypatch.setattr(processes.EndlessCallWatchdog, "PERIOD_SECONDS", 0.01)
 
     def short() -> None:
         time.sleep(1e-3)
 
     files = frozenset({short.__code__.co_filename})
-    with processes.CallTimeLimit(0.01, lambda: files, lambda: True) as limit:
+    with processes.EndlessCallWatchdog(0.01, lambda: files, lambda: True) as limit:
         for _ in range(300):
             short()
     assert limit.note is None

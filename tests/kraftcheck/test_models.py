@@ -13,7 +13,7 @@ from kraftcheck.catalogue import (
     CONFIGURATIONS_FILE,
     MODEL_PACKAGES,
     REQUIRED_CONFIGURATIONS,
-    find_config,
+    find_config_name_and_content,
     find_model,
     model_modules_in_package,
     shipped_model_modules,
@@ -29,14 +29,14 @@ from kraftcheck.spec.discovery import first_docstring_sentence, load_protocol, v
 def test_every_shipped_model_has_every_tier_with_something_to_check(name) -> None:
     model = find_model(name)
     for tier in REQUIRED_CONFIGURATIONS:
-        found, config = find_config(model, tier)
+        found, config = find_config_name_and_content(model, tier)
         assert found == tier
         assert bind(model.protocol, config).properties
 
 
 @pytest.mark.parametrize("tier", REQUIRED_CONFIGURATIONS)
 def test_reconfig_checks_all_invariants_of_the_specification(tier) -> None:
-    config = find_config(find_model("reconfig"), tier)[1]
+    config = find_config_name_and_content(find_model("reconfig"), tier)[1]
     invariants = {p.name for p in ReconfigProperties.properties.values() if p.kind == "invariant"}
     assert len(invariants) == 5
     assert {named.name for named in config.invariants} == invariants
@@ -51,7 +51,7 @@ DETAILS = [
 
 @pytest.mark.parametrize(("model", "tier"), DETAILS)
 def test_a_port_checks_all_it_has_in_details(model, tier) -> None:
-    config = find_config(find_model(model), tier)[1]
+    config = find_config_name_and_content(find_model(model), tier)[1]
     named = {one.name for one in (*config.invariants, *config.properties)}
     properties = find_model(model).protocol.properties
     assert named == {name for name, one in properties.items() if one.kind not in ("predicate", "temporal")}
@@ -213,7 +213,7 @@ def test_a_users_file_finds_modules_beside_it_and_replaces_none(tmp_path) -> Non
 
 
 def test_a_users_model_needs_no_configuration(ping) -> None:
-    name, config = find_config(find_model(ping), None)
+    name, config = find_config_name_and_content(find_model(ping), None)
     assert name == "none"
     assert [named.name for named in config.invariants] == ["ShortLog", "FewPings"]
     assert [named.name for named in config.properties] == ["LogGrows"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftcheck.catalogue import find_config, find_model
+from kraftcheck.catalogue import find_config_name_and_content, find_model
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.language.semantics import Semantics
@@ -60,7 +60,7 @@ def test_walks_as_files_of_tlc(run, tmp_path) -> None:
     folder = tmp_path / "new" / "walks"
     found = result_of(run, *SMOKE, *WALKS, "--out", folder, code=0, tmp_path=tmp_path)
     assert sorted(path.name for path in folder.glob("[!.]*")) == sorted(f"walk_{number}.tla" for number in range(12))
-    config = find_config(find_model("reconfig"), "smoke")[1]
+    config = find_config_name_and_content(find_model("reconfig"), "smoke")[1]
     protocol = bind(Reconfig, config).protocol
     view, semantics, steps = StateView(protocol), Semantics(protocol), 0
     for path in folder.glob("walk_*.tla"):

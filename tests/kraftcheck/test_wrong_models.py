@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftcheck.catalogue import find_config, find_model, shipped_model_modules
+from kraftcheck.catalogue import find_config_name_and_content, find_model, shipped_model_modules
 from kraftcheck.cli import main
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.diagnosis.lint import declaration_warnings
@@ -368,7 +368,7 @@ def test_the_table_engine_warns_of_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", shipped_model_modules())
 def test_shipped_models_read_all_that_they_write(name: str) -> None:
     model = find_model(name)
-    protocol = bind(model.protocol, find_config(model, "smoke")[1]).protocol
+    protocol = bind(model.protocol, find_config_name_and_content(model, "smoke")[1]).protocol
     protocol.checked_initial()
     fields = {re.sub(".* field ", "", warning) for warning in declaration_warnings(protocol)}
     assert not fields

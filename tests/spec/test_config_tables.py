@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftcheck.catalogue import find_config, find_model, read_configurations, shipped_model_modules
+from kraftcheck.catalogue import find_config_name_and_content, find_model, read_configurations, shipped_model_modules
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import read_config
 from kraftcheck.spec.errors import InputError
@@ -88,7 +88,7 @@ def test_every_shipped_configuration_binds(name: str) -> None:
     """A configuration of a variant may set constants that only the variant has."""
     model = find_model(name)
     for config in model.configurations:
-        bind(find_model(name, variant_for(model, config)).protocol, find_config(model, config)[1])
+        bind(find_model(name, variant_for(model, config)).protocol, find_config_name_and_content(model, config)[1])
 
 
 def test_a_configuration_is_printed_as_tlc_reads_it(run, tmp_path) -> None:

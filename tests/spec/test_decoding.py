@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.spec import Map, ModelValue, Protocol, Record, State, Symbol, discovery
-from kraftcheck.spec.discovery import classes_for_decoding, load_protocol, modules_of
+from kraftcheck.spec.discovery import classes_for_decoding, load_protocol, project_modules_of_protocol
 from kraftcheck.spec.encoding import DecodingError, DecodingVocabulary, decode, encode
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
@@ -175,7 +175,10 @@ def test_a_users_file_and_what_is_beside_it(tmp_path: Path) -> None:
     )
     try:
         protocol = load_protocol(tmp_path / "mine.py", "Mine")
-        assert [module.__name__ for module in modules_of(protocol)] == ["kraftcheck_user_mine", "records_beside"]
+        assert [module.__name__ for module in project_modules_of_protocol(protocol)] == [
+            "kraftcheck_user_mine",
+            "records_beside",
+        ]
         assert ("records_beside", "Unused") in classes_for_decoding(protocol(), [])
     finally:
         sys.modules.pop("records_beside", None)
@@ -198,7 +201,7 @@ def test_the_rules_of_a_users_file_may_be_in_a_folder_below(tmp_path: Path, monk
     roots = {*discovery.installed_folders(), installed.resolve()}
     monkeypatch.setattr(discovery, "installed_folders", lambda: roots)
     try:
-        names = [module.__name__ for module in modules_of(load_protocol(tmp_path / "mine.py", "Mine"))]
+        names = [module.__name__ for module in project_modules_of_protocol(load_protocol(tmp_path / "mine.py", "Mine"))]
         assert names == ["kraftcheck_user_mine", "rules_below", "rules_below.deep", "rules_below.part"]
     finally:
         for name in [name for name in sys.modules if name.partition(".")[0] in ("rules_below", "pack")]:
@@ -232,10 +235,10 @@ def test_a_models_modules_are_the_same_in_each_process(tmp_path: Path, monkeypat
     monkeypatch.syspath_prepend(str(tmp_path))
     try:
         mine = import_module("my_package").Mine
-        before = [module.__name__ for module in modules_of(mine)]
+        before = [module.__name__ for module in project_modules_of_protocol(mine)]
         import_module("my_package.by_chance")
         assert before == ["my_package", "my_package.used"]
-        assert [module.__name__ for module in modules_of(mine)] == before
+        assert [module.__name__ for module in project_modules_of_protocol(mine)] == before
     finally:
         for name in [name for name in sys.modules if name.startswith("my_package")]:
             del sys.modules[name]

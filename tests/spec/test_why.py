@@ -38,7 +38,7 @@ from kraftcheck.spec import (
 )
 from kraftcheck.spec.cfg.binding import bind_constants
 from kraftcheck.spec.cfg.config import read_config
-from kraftcheck.spec.diagnosis.why import ActionExplanation, action_diagnosis_text, explain_action
+from kraftcheck.spec.diagnosis.why import ActionExplanation, explain_action, explain_action_as_text
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.tla.view import StateView
 from tests.support import tlc as models
@@ -79,7 +79,7 @@ def check_all(semantics: Semantics, state: State) -> list[ActionExplanation]:
                 stopped = source.read_text().splitlines()[reason.line - 1]
                 assert any(word in stopped for word in ("return", "continue", "if ", "for "))
                 assert str(reason).endswith(f"/{source.name}:{reason.line}")
-        assert action_diagnosis_text(semantics, state, name).startswith(f"{name} is ")
+        assert explain_action_as_text(semantics, state, name).startswith(f"{name} is ")
     return [reason for found in reasons.values() for reason in found]
 
 
@@ -189,7 +189,7 @@ def test_a_message_that_is_not_there(start: tuple[Semantics, State, ServerId, Se
     semantics, state, leader, follower = start
     reasons = explain_action(semantics, state, "HandleRequestVoteRequest")
     assert [(r.kind, r.actor) for r in reasons] == [("no message", leader), ("no message", follower)]
-    assert action_diagnosis_text(semantics, state, "HandleRequestVoteRequest") == (
+    assert explain_action_as_text(semantics, state, "HandleRequestVoteRequest") == (
         "HandleRequestVoteRequest is not enabled:\n  n1; n2: no RequestVoteRequest is under way to it"
     )
     (asked,) = [t.target for t in semantics.transitions(state) if t.action == "RequestVote"]
@@ -422,7 +422,7 @@ def test_corners(action: str, actor: int | None, text: str, at: str) -> None:
 def test_nobody_of_the_right_class() -> None:
     semantics = Semantics(Corners(losses=1, copies=0))
     (state,) = semantics.initial()
-    assert action_diagnosis_text(semantics, state, "OfAnother") == (
+    assert explain_action_as_text(semantics, state, "OfAnother") == (
         "OfAnother is not enabled:\n  there is none: OfAnother is taken by a Other"
     )
     assert only(explain_action(semantics, state, "OfAnother", 1)).text == "1 is a Node: OfAnother is taken by a Other"

@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple, Self
 
 from kraftcheck.files import atomic_replacement
-from kraftcheck.lockstep.jars import cache_folder, compile_jar, jdk_program
+from kraftcheck.lockstep.jars import compile_jar, jdk_program, make_trusted_cache_folder
 from kraftcheck.processes import kill_process_session
 from tests.support.kafka_jars import SOURCES, server_jars
 
@@ -442,7 +442,7 @@ class Cluster:
 
 def archive(version: str) -> Path:
     """Return an archive of the classes that a controller loads: with it a start takes half the time."""
-    target = cache_folder() / f"{version}-server" / "classes.jsa"
+    target = make_trusted_cache_folder() / f"{version}-server" / "classes.jsa"
     if not target.is_file():
         with TemporaryDirectory(prefix="kafka-archive-") as folder, atomic_replacement(target) as new:
             with Cluster(Path(folder, "run"), version, nodes=1, archived=False) as cluster:

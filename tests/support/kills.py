@@ -458,7 +458,7 @@ def prepare(scenarios: tuple[Scenario, ...]) -> None:
     """Import what commands import, so that forked ones need not."""
     from kraftcheck.explorer import compiling
 
-    compiling.ensure_cache_folder()
+    compiling.replace_unusable_cache_folder()
     from kraftcheck.commands import warm
 
     warm.compile_table_engine()

@@ -6,9 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from kraftcheck.catalogue import find_config, find_model
+from kraftcheck.catalogue import find_config_name_and_content, find_model
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
+from kraftcheck.kraft_model.quorum.variants.kafka import with_known_kafka_differences
 from kraftcheck.lockstep.cluster import KafkaCluster
 from kraftcheck.lockstep.lockstep import Finding, Lockstep
 from kraftcheck.lockstep.process import Driver
@@ -27,10 +27,10 @@ def bound(
     Unless `known` is false it does what Kafka is known to do. `kind` is a variant of it.
     """
     model = find_model("quorum")
-    config = find_config(model, "lockstep-changes")[1]
+    config = find_config_name_and_content(model, "lockstep-changes")[1]
     constants = {"MaxRestarts": 10, "MaxSnapshots": 10, **settings}
     config = with_assignments(config, [parse_setting(f"{name}={value}", config) for name, value in constants.items()])
-    protocol = bind(as_kafka(kind, disk=disk) if known else kind, config).protocol
+    protocol = bind(with_known_kafka_differences(kind, disk=disk) if known else kind, config).protocol
     assert isinstance(protocol, Quorum)
     return protocol
 

@@ -14,7 +14,7 @@ KEEP = ("fate", "result", "actor", "by", "source", "dest", "replicas")
 
 
 def made_up(steps: int, *, replicas: int = 3, messages: int = 12) -> dict[str, Any]:
-    """Return a run with a counterexample, as `search_as_data` would.
+    """Return a run with a counterexample, as `search_as_report_data` would.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ from kraftcheck.traces import (
     read_traces,
     write_trace,
 )
-from kraftcheck.traces.formats.itf import as_itf
+from kraftcheck.traces.formats.itf import itf_document
 from tests.support.samples import TLC, TOY, text_of, traces_of, variables
 
 NAMES = [path.name.split(".")[0] for path in sorted(TLC.glob("counterexamples/*.json.gz"))]
@@ -67,7 +67,7 @@ def test_json_is_untyped_and_written_as_it_is(name: str) -> None:
         == json.loads(text_of(TLC / "counterexamples" / f"{name}.json.gz"))["counterexample"]
     )
     with pytest.raises(ValueError, match="untyped JSON"):
-        as_itf(trace)
+        itf_document(trace)
     with pytest.raises(ValueError, match="untyped JSON"):
         next(as_text(trace))
 
@@ -130,7 +130,7 @@ def test_itf_writes_large_numbers_and_sets_as_every_reader_can_take_them() -> No
     numbers = (2**53 - 1, 2**53, 1 - 2**53, -(2**53))
     values = {"n": numbers, "s": frozenset("jihgfedcba")}
     trace = Trace("", 0, TraceFormat.TLC_LOG, (TraceState(1, values),))
-    assert as_itf(trace)["states"][0] == {
+    assert itf_document(trace)["states"][0] == {
         "#meta": {"index": 0},
         "n": [2**53 - 1, {"#bigint": str(2**53)}, 1 - 2**53, {"#bigint": str(-(2**53))}],
         "s": {"#set": list("abcdefghij")},
@@ -151,13 +151,13 @@ def test_the_json_of_values_that_the_samples_lack() -> None:
     assert as_json(trace)["counterexample"]["state"] == [
         [1, {"a": [], "b": {"c d": True}, "e": {'<<1, "x">>': 2}, "f": {"host": "n1", "role": "Voter"}}]
     ]
-    assert as_itf(trace)["states"][0]["f"] == {"host": "n1", "role": "Voter"}
+    assert itf_document(trace)["states"][0]["f"] == {"host": "n1", "role": "Voter"}
 
 
 def test_itf_does_not_confuse_strings_and_model_values() -> None:
     trace = Trace("", 0, TraceFormat.TLC_LOG, (TraceState(1, {"x": ("n1", ModelValue("n1"))}),))
     with pytest.raises(ValueError, match="'n1' is both a string and a model value"):
-        as_itf(trace)
+        itf_document(trace)
 
 
 VALUES = st.recursive(

@@ -20,7 +20,7 @@ import pytest
 
 from kraftcheck.commands._lockstep import _class_with_known_differences
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.lockstep.jars import CLIENT_CLASS, TEST_KIT_CLASS, cache_folder, classpath
+from kraftcheck.lockstep.jars import CLIENT_CLASS, TEST_KIT_CLASS, classpath, make_trusted_cache_folder
 from kraftcheck.spec.errors import InputError
 from tests.support.command_line import Run
 
@@ -217,7 +217,7 @@ def test_java_is_killed_in_the_middle(run: Run, tmp_path: Path, monkeypatch: pyt
     """The first walk is over by then: what it showed is told and written all the same."""
     java = classpath("4.3.1").java
     (tmp_path / "cache" / "kraftcheck" / "kafka").mkdir(parents=True)
-    shutil.copytree(cache_folder() / "4.3.1", tmp_path / "cache" / "kraftcheck" / "kafka" / "4.3.1")
+    shutil.copytree(make_trusted_cache_folder() / "4.3.1", tmp_path / "cache" / "kraftcheck" / "kafka" / "4.3.1")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "bin").mkdir()
     pid, found, out = tmp_path / "pid", tmp_path / "found.json", tmp_path / "out"

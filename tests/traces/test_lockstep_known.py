@@ -10,7 +10,11 @@ import pytest
 
 from kraftcheck.catalogue import all_properties_config, find_model
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka, classes_by_name, known_differences
+from kraftcheck.kraft_model.quorum.variants.kafka import (
+    classes_by_kebab_case_name,
+    known_difference_classes_by_name,
+    with_known_kafka_differences,
+)
 from kraftcheck.kraft_model.quorum.variants.surroundings import QuorumOfServers
 from kraftcheck.lockstep.jars import classpath
 from kraftcheck.lockstep.lockstep import Finding, Lockstep
@@ -37,7 +41,7 @@ def walked(driver: Driver, walk: WalkFile, without: tuple[str, ...] = ()) -> lis
     assert issubclass(model, Quorum)
     config = all_properties_config(model)
     config = with_assignments(config, [parse_setting(text, config) for text in walk.settings])
-    protocol = bind(as_kafka(model, without=without), config).protocol
+    protocol = bind(with_known_kafka_differences(model, without=without), config).protocol
     assert isinstance(protocol, Quorum)
     lockstep = Lockstep(driver, protocol, go_on=walk.go_on, ignored=walk.ignored)
     taken, findings = lockstep.walk(GivenStepChooser(walk.steps), len(walk.steps))
@@ -85,7 +89,11 @@ def test_a_finding_still_shows(path: Path, driver: Driver) -> None:
 
 def test_known_differences_have_walks_and_are_told() -> None:
     text = (ROOT / "docs" / "kafka.md").read_text()
-    known = known_differences()
+    known = known_difference_classes_by_name()
     assert {path.stem for path in FILES} == set(known)
-    all_known = {*known, *known_differences(disk=True), *classes_by_name(QuorumOfServers.differences)}
+    all_known = {
+        *known,
+        *known_difference_classes_by_name(disk=True),
+        *classes_by_kebab_case_name(QuorumOfServers.differences),
+    }
     assert set(re.findall(r"^\| `([a-z-]+)` \|", text, re.MULTILINE)) == all_known

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kraftcheck.lockstep.reach import ClassCoverage, CoverageCount
-from kraftcheck.reporting.lockstep import code_coverage_table
+from kraftcheck.reporting.lockstep import code_coverage_markdown
 from tests.support.command_line import Run
 
 TRUNCATION = Path(__file__).parents[1] / "data" / "kafka" / "voters-after-truncation.walk"
@@ -21,7 +21,7 @@ def test_the_table() -> None:
         ClassCoverage("Unused", CoverageCount(0, 7), CoverageCount(0, 2), ("run",)),
         ClassCoverage("Marker", CoverageCount(), CoverageCount(), ()),
     ]
-    assert list(code_coverage_table(classes)) == [
+    assert list(code_coverage_markdown(classes)) == [
         "| class         | lines           | branches      |",
         "|---------------|-----------------|---------------|",
         "| `LeaderState` | 8 of 10 (80 %)  | 1 of 4 (25 %) |",

@@ -9,10 +9,10 @@ from typing import cast
 
 import pytest
 
-from kraftcheck.catalogue import find_config, find_model, scenario_model_and_config
+from kraftcheck.catalogue import find_config_name_and_content, find_model, scenario_model_and_config
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
-from kraftcheck.lockstep.commands import TIMER_ACTIONS, is_driven
+from kraftcheck.kraft_model.quorum.variants.kafka import with_known_kafka_differences
+from kraftcheck.lockstep.commands import TIMER_ACTIONS, can_drive_action
 from kraftcheck.lockstep.cover import EdgeCover, UntakenReason, build_state_graph
 from kraftcheck.lockstep.lockstep import Lockstep, StepChooser
 from kraftcheck.lockstep.scripts import (
@@ -49,7 +49,7 @@ class Beside:
         self.after: After = after or (lambda _, state: state)
 
     def walk(self, choose: Callable[[Lockstep], StepChooser]) -> list[StepChoice]:
-        menu = ActionCandidateCache(self.semantics, is_driven)
+        menu = ActionCandidateCache(self.semantics, can_drive_action)
         picks, state, walked = choose(cast(Lockstep, self)), self.semantics.initial()[0], list[StepChoice]()
         while True:
             chosen = picks(ActionCandidates(menu, state))
@@ -64,7 +64,7 @@ class Beside:
 
 def smoke() -> BoundConfig:
     model = find_model("quorum")
-    return bind(model.protocol, find_config(model, "smoke")[1])
+    return bind(model.protocol, find_config_name_and_content(model, "smoke")[1])
 
 
 def scripted(script: Callable[..., Script], what: object, lockstep: Lockstep, *more: str) -> ScriptStepChooser:
@@ -104,7 +104,7 @@ def test_a_scenario_may_need_kafkas_known_differences(tmp_path: Path) -> None:
     start = "start quorum at=Elected bounds=9 Hosts={n1, n2, n3} InitialVoters={n1, n2} BootstrapServers={n3}\n"
     (story,) = read_scenario_sections(written(tmp_path, start + "Retry by n2 to n3\n----\n"))
     _, config = scenario_model_and_config(story.words)
-    plain, kafka = (Semantics(bind(kind, config).protocol) for kind in (Quorum, as_kafka(Quorum)))
+    plain, kafka = (Semantics(bind(kind, config).protocol) for kind in (Quorum, with_known_kafka_differences(Quorum)))
     require_playable_scenario_section(story, "Elected", plain, kafka)
     with pytest.raises(ScenarioError, match="Retry by n2"):
         require_playable_scenario_section(story, "Elected", plain, plain)
@@ -181,7 +181,7 @@ def test_a_trace_is_a_walk(tmp_path: Path, run: Run) -> None:
     done = run("check", "quorum", "--variant", fault, "--config", config, "--engine", "reference", "--trace", path)
     assert done.code == 12
     model = find_model("quorum", fault)
-    bound = bind(model.protocol, find_config(model, config)[1])
+    bound = bind(model.protocol, find_config_name_and_content(model, config)[1])
     (trace,) = read_traces_as_steps(path, Replayer(bound.protocol), "Init")
     walked = Beside(bound).walk(lambda lockstep: scripted(trace_script, trace, lockstep))
     assert [step.action for step in walked] == ["ElectionTimeout"]

@@ -8,7 +8,7 @@ import pytest
 
 from kraftcheck.catalogue import find_model
 from kraftcheck.kraft_model.quorum.records import FetchSnapshotRequest, Mode, Position
-from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
+from kraftcheck.kraft_model.quorum.variants.kafka import with_known_kafka_differences
 from kraftcheck.kraft_model.quorum.variants.reports import PieceRequest
 from kraftcheck.kraft_model.quorum.variants.surroundings import (
     DelayedFetches,
@@ -60,9 +60,12 @@ def fields(findings: list[Finding]) -> set[str]:
 
 def test_the_variant_has_the_constants_of_all_its_parts() -> None:
     assert {"MaxFailedWrites", "MaxListeners", "SnapshotLimit", "MaxListings"} <= set(QuorumOfServers.constants)
-    assert ListenersLearnByEpoch in as_kafka(QuorumOfServers).__mro__
-    assert ListenersLearnByEpoch not in as_kafka(QuorumOfServers, without=["listeners-learn-by-epoch"]).__mro__
-    assert ListenersLearnByEpoch not in as_kafka(find_model("quorum").protocol).__mro__  # type: ignore[type-var]
+    assert ListenersLearnByEpoch in with_known_kafka_differences(QuorumOfServers).__mro__
+    assert (
+        ListenersLearnByEpoch
+        not in with_known_kafka_differences(QuorumOfServers, without=["listeners-learn-by-epoch"]).__mro__
+    )
+    assert ListenersLearnByEpoch not in with_known_kafka_differences(find_model("quorum").protocol).__mro__  # type: ignore[type-var]
 
 
 def test_positions_in_bytes_are_numbers_of_batches() -> None:
@@ -160,7 +163,7 @@ def test_a_high_watermark_that_is_new_is_answered_at_once(driver: Driver, monkey
 @pytest.mark.slow
 def test_a_resigned_leader_forgets_its_high_watermark(driver: Driver) -> None:
     assert not drive(driver, bound(SOME, kind=QuorumOfServers), FOLLOWS)[0]
-    kind = as_kafka(QuorumOfServers, without=["high-watermark-is-forgotten"])
+    kind = with_known_kafka_differences(QuorumOfServers, without=["high-watermark-is-forgotten"])
     findings, _ = drive(driver, bound(SOME, kind=kind, known=False), FOLLOWS)
     assert fields(findings) == {"pending", "InformedFetch"}
 
@@ -172,7 +175,7 @@ def test_a_version_is_reported_before_it_is_committed(driver: Driver, monkeypatc
     (finding,), cluster = drive(driver, bound(upgrades, kind=QuorumOfServers), UPGRADED)
     assert finding.violated == ("FinalizedIsCommitted",)
     assert cluster.replicas[ModelValue("n1")].server.read == 0
-    kind = as_kafka(QuorumOfServers, without=["uncommitted-version-reported"])
+    kind = with_known_kafka_differences(QuorumOfServers, without=["uncommitted-version-reported"])
     findings, _ = drive(driver, bound(upgrades, kind=kind, known=False), UPGRADED)
     assert fields(findings) == {"reports"}
     monkeypatch.setattr(QuorumOfServers, "committed_version", lambda _, me: me.version if me.high_watermark else None)

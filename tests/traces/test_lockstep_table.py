@@ -14,9 +14,9 @@ from kraftcheck.lockstep.changes import (
     VersionChanges,
     VersionResults,
     changed_findings,
-    class_digests,
     compare_class_digests,
-    last_agreeing_version,
+    kafka_raft_class_digests,
+    last_agreeing_or_previous_version,
 )
 from kraftcheck.lockstep.cluster import FieldDifference
 from kraftcheck.lockstep.jars import CLIENT_CLASS
@@ -24,11 +24,11 @@ from kraftcheck.lockstep.lockstep import Finding, LockstepVerdict
 from kraftcheck.lockstep.survey import FindingClass, TaskResult
 from kraftcheck.reporting.lockstep import (
     VerdictCell,
-    agrees_with_model,
+    all_walks_agree_with_model,
     count_walks_by_finding,
     verdict_cell,
     verdicts_by_version_table,
-    version_change_lines,
+    version_change_markdown,
 )
 from kraftcheck.spec.errors import InputError
 from tests.support.command_line import Run
@@ -95,8 +95,8 @@ def test_a_version_is_compared_with_the_last_one_that_agrees() -> None:
     ends, none = made(problem=InputError("line 3 is not enabled")), made(survey=None)
 
     def base(*versions: list[TaskResult]) -> str:
-        return last_agreeing_version(
-            [VersionResults(str(n), "", agrees_with_model(one), ()) for n, one in enumerate(versions)]
+        return last_agreeing_or_previous_version(
+            [VersionResults(str(n), "", all_walks_agree_with_model(one), ()) for n, one in enumerate(versions)]
         ).kafka
 
     assert base([plain], [violates], [differs], [ends], [plain]) == "1"
@@ -122,9 +122,9 @@ def test_classes_are_compared_by_digest(tmp_path: Path) -> None:
     newer = jar_of(
         tmp_path / "b.jar", **{"org/apache/kafka/raft/A$1": "1", "org/apache/kafka/raft/A": "", "B": "2", "D": "3"}
     )
-    found = compare_class_digests(class_digests([older]), class_digests([newer]))
+    found = compare_class_digests(kafka_raft_class_digests([older]), kafka_raft_class_digests([newer]))
     assert tuple(found) == (("D",), ("C",), ("raft.A",), 2)
-    lines = list(version_change_lines(VersionChanges("1", "2", False, (), found)))
+    lines = list(version_change_markdown(VersionChanges("1", "2", False, (), found)))
     assert lines == [
         "Changed in 2 since 1, which disagrees with the model, as all earlier ones do:",
         "",
@@ -137,9 +137,9 @@ def test_classes_are_compared_by_digest(tmp_path: Path) -> None:
     ]
     newer.write_bytes(newer.read_bytes().replace(b"client", b"CLIENT"))
     with pytest.raises(InputError, match=r"b\.jar: cannot be read: Bad CRC-32"):
-        class_digests([newer])
+        kafka_raft_class_digests([newer])
     with pytest.raises(InputError, match="expected the jar of kafka-raft, found none"):
-        class_digests([])
+        kafka_raft_class_digests([])
 
 
 @pytest.mark.parametrize("given", [["4.3.1"], [], ["n1=4.2.1", "4.3.1"]])

@@ -9,9 +9,9 @@ from typing import cast
 
 import pytest
 
-from kraftcheck.catalogue import find_config, find_model
+from kraftcheck.catalogue import find_config_name_and_content, find_model
 from kraftcheck.lockstep.cluster import KafkaCluster
-from kraftcheck.lockstep.commands import NOT_DRIVEN_REASONS, is_driven
+from kraftcheck.lockstep.commands import NOT_DRIVEN_REASONS, can_drive_action
 from kraftcheck.lockstep.process import Driver
 from kraftcheck.lockstep.walks import (
     ActionCandidateCache,
@@ -40,7 +40,7 @@ STEPS = (
 
 def semantics() -> Semantics:
     model = find_model("quorum")
-    return Semantics(bind(model.protocol, find_config(model, "smoke")[1]).protocol)
+    return Semantics(bind(model.protocol, find_config_name_and_content(model, "smoke")[1]).protocol)
 
 
 def test_a_walk_file_comes_back(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_an_error_shows_the_messages_of_the_same_action() -> None:
 
 def test_a_scenario_step_of_a_model_shows_messages_and_receivers() -> None:
     found = find_model("quorum")
-    known = Semantics(bind(found.protocol, find_config(found, "default-broker")[1]).protocol)
+    known = Semantics(bind(found.protocol, find_config_name_and_content(found, "default-broker")[1]).protocol)
     state, observer = known.initial()[0], ordered(known.initial()[0].replicas)[-1]
     with pytest.raises(ProtocolError, match=r"is not enabled; enabled are (?!.*VoteRequest)"):
         transition_matching_take(known, state, take("HandleVoteRequest", observer))
@@ -160,7 +160,7 @@ def test_a_scenario_step_of_a_model_shows_messages_and_receivers() -> None:
 def test_every_action_is_driven_or_it_is_said_why_not() -> None:
     actions = find_model("quorum").protocol.actions
     delivers = {name: bool(action.messages) for name, action in actions.items()}
-    left_out = {name for name, has_message in delivers.items() if not is_driven(name, has_message)}
+    left_out = {name for name, has_message in delivers.items() if not can_drive_action(name, has_message)}
     assert not left_out
     assert set(NOT_DRIVEN_REASONS) == {"DuplicateMessage"}
 

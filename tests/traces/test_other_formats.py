@@ -34,7 +34,7 @@ from kraftcheck.traces import (
     read_traces,
     stream_traces,
 )
-from kraftcheck.traces.trace import known_formats
+from kraftcheck.traces.trace import formats_by_constant_name
 from tests.support.command_line import Run
 from tests.support.samples import TLC, TOY, text_of, traces_of, variables
 
@@ -308,14 +308,14 @@ A_NEW_ONE = _Lines("numbers")
 
 def test_a_file_in_the_folder_adds_a_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a_new_one.py").write_text(NEW_FORMAT)
-    known_formats.cache_clear()
+    formats_by_constant_name.cache_clear()
     with monkeypatch.context() as patch:
         patch.setattr(kraftcheck.traces.formats, "__path__", [*kraftcheck.traces.formats.__path__, str(tmp_path)])
         (trace,) = traces_of(tmp_path, "numbers\n7\n8\n")
         assert trace.format is TraceFormat.A_NEW_ONE
         assert variables(trace) == [{"x": 7}, {"x": 8}]
         assert len(list(TraceFormat)) == 9
-    known_formats.cache_clear()
+    formats_by_constant_name.cache_clear()
     assert len(list(TraceFormat)) == 8
     with pytest.raises(AttributeError):
         TraceFormat.A_NEW_ONE  # noqa: B018

@@ -32,9 +32,9 @@ from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.values import Map, ModelValue
 from kraftcheck.traces.parsing import DEFAULT_LIMIT_BYTES
-from kraftcheck.traces.pipeline.driver import InputFile, PipelineFolder, find_input_files, watch_input_files
+from kraftcheck.traces.pipeline.driver import InputFile, PipelineFolder, find_input_files, poll_unchanged_input_files
 from kraftcheck.traces.pipeline.rows import FileReplayer, PendingFileRows, changed_state_part_names, state_hash
-from kraftcheck.traces.pipeline.stored import SparkTableStore
+from kraftcheck.traces.pipeline.stored import SparkTableRunnerAndStore
 from kraftcheck.traces.replay.replayer import Replayer
 from tests.support.corpora import BREAKAGE, corpus, tables, tamper
 from tests.support.kills import ROOT
@@ -772,7 +772,7 @@ def test_a_file_arrives_once_it_stays_as_it_is(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("kraftcheck.traces.pipeline.driver.POLL_SECONDS", 0.0)
     path = tmp_path / "in" / "a.tla"
     path.parent.mkdir()
-    rounds = watch_input_files([str(path.parent)], tmp_path / "out")
+    rounds = poll_unchanged_input_files([str(path.parent)], tmp_path / "out")
     assert next(rounds) == []
     path.write_text("half")
     assert next(rounds) == []
@@ -897,7 +897,7 @@ def test_tables_at_a_uri_have_each_file_once(
         return code, *(found[name] for name in ("new_files", "conforms", "diverges", "unreadable"))
 
     with monkeypatch.context() as patch:
-        patch.setattr(SparkTableStore, "accept", lambda *_: (_ for _ in ()).throw(InputError("killed")))
+        patch.setattr(SparkTableRunnerAndStore, "accept", lambda *_: (_ for _ in ()).throw(InputError("killed")))
         assert main(["pipeline", *words]) == 2
     assert run("--label", "one") == (1, 7, 4, 1, 2)
     alone, expected = pipeline(folder / "in", tmp_path / "alone", "--workers", "1")

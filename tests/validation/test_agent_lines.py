@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kraftcheck.validation.cluster import prepare_log_replay
-from kraftcheck.validation.event_stream import read_stream
+from kraftcheck.validation.event_stream import read_event_stream
 from kraftcheck.validation.events import Event, EventKind
 from kraftcheck.validation.replay import ClusterReplay
 
@@ -26,7 +26,7 @@ def recorded() -> Lines:
 def replayed(lines: Lines) -> ClusterReplay:
     logs: dict[int, list[Event]] = {}
     for node, text in lines.items():
-        logs[node] = list(read_stream(text, f"node{node}.ndjson"))
+        logs[node] = list(read_event_stream(text, f"node{node}.ndjson"))
         for event in logs[node]:
             event.node = node
     replay = prepare_log_replay(logs)

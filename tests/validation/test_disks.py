@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from kraftcheck.spec.errors import InputError
-from kraftcheck.validation.disks import ReplicaDisk, has_disk_files, read_disks
+from kraftcheck.validation.disks import ReplicaDisk, may_hold_disk_files, read_disks
 from kraftcheck.validation.findings import CheckReport, disks_as_json, render_disk_report
 from kraftcheck.validation.monitors import check_disks
-from kraftcheck.validation.records import BATCH_HEADER, BATCH_INDEX_DTYPE, VotersRecord, crc32c
+from kraftcheck.validation.records import BATCH_HEADER, BATCH_INDEX_DTYPE, VotersRecord, crc32c_of_ranges
 from tests.support import kafka_disks as cluster
 
 SAMPLE = Path(__file__).parents[1] / "data" / "cluster" / "disks.tar.gz"
@@ -51,7 +51,7 @@ def test_crc() -> None:
         data = np.frombuffer(b"".join(texts), np.uint8)
         ends = np.cumsum([len(text) for text in texts])
         starts = ends - [len(text) for text in texts]
-        return [int(one) for one in crc32c(data, starts, ends)]
+        return [int(one) for one in crc32c_of_ranges(data, starts, ends)]
 
     # RFC 3720, B.4, and the check value of the catalogue of CRCs
     known = {
@@ -114,9 +114,9 @@ def test_places_of_disks(folder: Path, tmp_path: Path) -> None:
     with tarfile.open(outer, "w:gz") as archive:
         archive.add(packed, "node2/inner.tar")
     for path in (partition, folder / "d2", packed, outer):
-        assert has_disk_files(path)
+        assert may_hold_disk_files(path)
         assert [(one.node_id, one.start, one.end) for one in read_disks([path])] == [(2, 37, 241)]
-    assert not has_disk_files(folder / "d2" / "topic-0")
+    assert not may_hold_disk_files(folder / "d2" / "topic-0")
     assert len(read_disks([partition, folder / "d2", packed, packed])) == 2
 
 

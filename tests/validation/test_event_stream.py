@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 from kraftcheck.spec.errors import InputError
-from kraftcheck.validation.event_stream import event_as_json, json_schema, read_stream, write_stream
+from kraftcheck.validation.event_stream import event_as_json, json_schema, read_event_stream, write_event_stream
 from kraftcheck.validation.events import Event
 from kraftcheck.validation.sources import read_cluster_logs
 from tests.support.command_line import Run
@@ -59,7 +59,7 @@ def test_a_written_stream_has_the_same_verdict(sample: str, run: Run, tmp_path: 
 def test_every_event_is_written_and_read(sample: str, tmp_path: Path) -> None:
     stream = tmp_path / "events.ndjson"
     sources = read_cluster_logs([DATA / sample])
-    write_stream(sources.written, list(sources.versions), stream)
+    write_event_stream(sources.written, list(sources.versions), stream)
     again = read_cluster_logs([stream])
     assert list(again.versions) == list(sources.versions)
     for events, others in zip(sources.written, again.written, strict=True):
@@ -73,7 +73,7 @@ def bare(event: Event) -> dict[str, Any]:
 
 
 def read(*lines: Any) -> list[Event]:
-    return list(read_stream([one if isinstance(one, str) else json.dumps(one) for one in lines], "s.ndjson"))
+    return list(read_event_stream([one if isinstance(one, str) else json.dumps(one) for one in lines], "s.ndjson"))
 
 
 def test_the_agent_follows_the_schema() -> None:
@@ -154,7 +154,7 @@ def test_an_input_is_not_overwritten(run: Run, tmp_path: Path) -> None:
 def test_a_changed_field_of_a_stream_is_found_at_its_line(run: Run, tmp_path: Path) -> None:
     stream = tmp_path / "events.ndjson"
     sources = read_cluster_logs([DATA / "conforms"])
-    write_stream(sources.written, [], stream)
+    write_event_stream(sources.written, [], stream)
     lines = stream.read_text().splitlines()
     place = next(n for n in answers(lines) if '"voteGranted":true' in lines[n])
     lines[place] = lines[place].replace('"voteGranted":true', '"voteGranted":false')

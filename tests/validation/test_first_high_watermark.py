@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.kraft_model.quorum.variants.kafka import as_kafka
+from kraftcheck.kraft_model.quorum.variants.kafka import with_known_kafka_differences
 from kraftcheck.spec import ModelValue
 from kraftcheck.validation.effects import DIFFERENCE_BY_BROKEN_PROPERTY, ONE_STEP_PROPERTIES, PropertyChecker
 from tests.support.command_line import Run
@@ -55,7 +55,7 @@ def test_a_property_is_excused_only_by_its_difference() -> None:
     hosts = frozenset({ModelValue("n1")})
 
     def names(*without: str) -> set[str]:
-        kind = as_kafka(Quorum, cluster=True, without=without)
+        kind = with_known_kafka_differences(Quorum, cluster=True, without=without)
         bounds = {c.attribute: 1 for c in kind.constants.values() if c.is_bound}
         check = PropertyChecker(kind(**bounds, hosts=hosts, initial_voters=hosts), is_whole=True)
         return {one.name for one in (*check._of_states, *check._of_steps)}

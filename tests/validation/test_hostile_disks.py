@@ -17,7 +17,7 @@ from random import Random
 import pytest
 
 from kraftcheck.spec.errors import InputError
-from kraftcheck.validation.disks import has_disk_files, read_disks
+from kraftcheck.validation.disks import may_hold_disk_files, read_disks
 from kraftcheck.validation.findings import render_disk_report
 from kraftcheck.validation.monitors import check_disks
 from kraftcheck.validation.records import BATCH_HEADER
@@ -65,7 +65,7 @@ def test_a_truncated_tarball(tmp_path: Path) -> None:
     raw = SAMPLE.read_bytes()
     for name, kept in (("a.tar.gz", len(raw) // 2), ("b.tgz", len(raw) - 9), ("c", 2000)):
         (tmp_path / name).write_bytes(raw[:kept])
-        assert has_disk_files(tmp_path / name)
+        assert may_hold_disk_files(tmp_path / name)
         refused(tmp_path / name, "copy the file again")
 
 
@@ -91,7 +91,7 @@ def test_no_disks(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "other.tar", "w") as archive:
         archive.add(tmp_path / "text", "text")
     for name in ("text", "empty", "folder", "other.tar", "missing"):
-        assert not has_disk_files(tmp_path / name)
+        assert not may_hold_disk_files(tmp_path / name)
         refused(tmp_path / name)
 
 
@@ -260,5 +260,5 @@ def test_a_partition_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.M
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", denied)
-    assert has_disk_files(tmp_path)
+    assert may_hold_disk_files(tmp_path)
     refused(tmp_path, "Permission denied")

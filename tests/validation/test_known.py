@@ -13,7 +13,7 @@ from kraftcheck.kraft_model.quorum.variants.kafka import (
     DIFFERENCES,
     DISK_DIFFERENCES,
     UNSEEN_IN_LOGS,
-    known_differences,
+    known_difference_classes_by_name,
 )
 from kraftcheck.validation.stepping import ValidationState
 from tests.support.command_line import Run
@@ -52,7 +52,7 @@ def whole(run: Run, log: Path, folder: Path) -> dict[str, Any]:
 
 
 def test_every_known_difference_has_a_log() -> None:
-    known = known_differences(cluster=True)
+    known = known_difference_classes_by_name(cluster=True)
     assert set(LINES) == set(known)
     assert set(UNSEEN_IN_LOGS) & set(known) == set()
     assert len(known) + len(UNSEEN_IN_LOGS) == len((*DIFFERENCES, *CLUSTER_DIFFERENCES, *DISK_DIFFERENCES))

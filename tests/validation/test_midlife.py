@@ -12,7 +12,7 @@ import pytest
 
 from kraftcheck.validation.events import EventKind
 from kraftcheck.validation.log4j import events_of_lines
-from kraftcheck.validation.starts import end_offsets_of_epochs
+from kraftcheck.validation.starts import merge_shown_and_requested_log_ends
 from kraftcheck.validation.state import count_events_before_replay
 from tests.support.command_line import Outcome, Run
 
@@ -88,7 +88,7 @@ def test_where_a_log_begins() -> None:
 
 
 def test_lineage() -> None:
-    assert end_offsets_of_epochs([(5, 1), (9, 2), (12, 2)], []) == [(5, 1), (12, 2)]
-    assert end_offsets_of_epochs([(5, 1), (12, 2)], [(7, 1)]) == [(7, 1)]
-    assert end_offsets_of_epochs([(5, 1), (12, 2)], [(12, 2), (5, 1)]) == [(5, 1), (12, 2)]
-    assert end_offsets_of_epochs([], []) == []
+    assert merge_shown_and_requested_log_ends([(5, 1), (9, 2), (12, 2)], []) == [(5, 1), (12, 2)]
+    assert merge_shown_and_requested_log_ends([(5, 1), (12, 2)], [(7, 1)]) == [(7, 1)]
+    assert merge_shown_and_requested_log_ends([(5, 1), (12, 2)], [(12, 2), (5, 1)]) == [(5, 1), (12, 2)]
+    assert merge_shown_and_requested_log_ends([], []) == []

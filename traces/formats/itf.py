@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
-from kraftcheck.spec.tla.text import in_tlc_order, tla_enum_value, tuple_or_map_of_function
+from kraftcheck.spec.tla.text import in_tlc_order, tla_value_of_enum_member, tuple_or_map_of_function
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, escape_invisible, field_names, field_values
 from kraftcheck.traces.parsing import Json, JsonError, TraceFileReader, json_errors_as_trace_errors
 from kraftcheck.traces.trace import Ending, JsonFormat, Trace, TraceEnd, TraceEvent, TraceHead, TraceState
@@ -40,7 +40,7 @@ class _ItfFormat(JsonFormat):
         yield from events
 
     def document(self, trace: Trace) -> dict[str, Json]:
-        return as_itf(trace)
+        return itf_document(trace)
 
 
 ITF = _ItfFormat("ITF")
@@ -166,7 +166,7 @@ def _json_type_name(json: Json) -> str:
     return _JSON_TYPE_NAMES.get(type(json), "nothing")
 
 
-def as_itf(trace: Trace) -> dict[str, Json]:
+def itf_document(trace: Trace) -> dict[str, Json]:
     """Return a trace as ITF."""
     trace.require_types()
     writer = _ItfWriter()
@@ -217,7 +217,7 @@ class _ItfWriter:
         if isinstance(value, Symbol):
             value = ModelValue(str(value.value))
         elif value is None or isinstance(value, enum.Enum):
-            return self.json(tla_enum_value(value))
+            return self.json(tla_value_of_enum_member(value))
         if type(value) is not ModelValue:
             raise TypeError(f"{value!r} of type {type(value).__name__} is not a value")
         return self.names.setdefault(value.name, value).name

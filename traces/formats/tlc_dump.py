@@ -24,9 +24,9 @@ import enum
 from collections.abc import Mapping
 from typing import Any
 
-from kraftcheck.spec.tla.text import in_tlc_order, one_line, tla_enum_value
+from kraftcheck.spec.tla.text import in_tlc_order, one_line, tla_value_of_enum_member
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values
-from kraftcheck.traces.formats.tlc_log import MODULE_LINE, location_of, parse_action_label
+from kraftcheck.traces.formats.tlc_log import MODULE_LINE, location_from_numbers, parse_action_label
 from kraftcheck.traces.parsing import Json
 from kraftcheck.traces.trace import (
     Ending,
@@ -42,7 +42,7 @@ _STATE_HEADING = re.compile(r"State (\d{1,18}):\s*")
 _STATE_AT_START = re.compile(r"(?:\s*\n)?State")
 
 
-class _DumpFormat(TraceFormat):
+class _NonTraceDumpFormat(TraceFormat):
     holds = "the states of a model"
 
     def recognises(self, first: str, beginning: str) -> bool:
@@ -54,7 +54,7 @@ class _DumpFormat(TraceFormat):
         raise source.error(found, "a trace")
 
 
-TLC_DUMP = _DumpFormat("TLC -dump")
+TLC_DUMP = _NonTraceDumpFormat("TLC -dump")
 
 
 def read_states(
@@ -104,14 +104,14 @@ _LEGEND_BEGINS = re.compile(r"subgraph cluster_legend.*")
 _ACTION_LABEL = re.compile(r"([^(\n]*)(?:\((.*)\))?(?:\n.*)?", re.DOTALL)
 
 
-class _DotFormat(TraceFormat):
+class _NonTraceDotFormat(TraceFormat):
     holds = "a state graph"
 
     def recognises(self, first: str, beginning: str) -> bool:
         return _DIGRAPH_LINE.match(first) is not None
 
 
-TLC_DOT = _DotFormat("TLC -dump dot")
+TLC_DOT = _NonTraceDotFormat("TLC -dump dot")
 
 
 def read_graph(
@@ -208,10 +208,10 @@ LOCATION_FIELDS = ("beginLine", "beginColumn", "endLine", "endColumn", "module")
 """The fields of an action's location, in the order of `Location`."""
 
 
-def read_counterexample(source: TraceFileReader, record: Any, line: int) -> Iterator[TraceEvent]:
+def events_of_counterexample_record(source: TraceFileReader, record: Any, line: int) -> Iterator[TraceEvent]:
     """Yield the states and the end of a trace, given the record that TLC dumps; raise TraceError if it is invalid."""
     try:
-        states, end = _states_of_record(record, line)
+        states, end = _states_and_end_of_record(record, line)
     except (TypeError, ValueError, KeyError, AttributeError, IndexError):
         found, expected = "something else", "a record of states, numbered from 1, and of the actions between them"
         raise source.error(found, expected, line=line) from None
@@ -219,7 +219,7 @@ def read_counterexample(source: TraceFileReader, record: Any, line: int) -> Iter
     yield end
 
 
-def _states_of_record(record: Any, line: int) -> tuple[list[TraceState], TraceEnd]:
+def _states_and_end_of_record(record: Any, line: int) -> tuple[list[TraceState], TraceEnd]:
     """Return the states in order; an invalid record raises TypeError, ValueError or the like."""
     states, last = dict(record["state"]), len(record["state"])
     if len(states) != last:
@@ -230,9 +230,9 @@ def _states_of_record(record: Any, line: int) -> tuple[list[TraceState], TraceEn
         if (source, target) != (states[before], states[after]):
             raise ValueError("a step whose states differ from the states with its numbers")
         if after == before + 1 and after not in arrivals:
-            arrivals[after] = _action_of_json(action)
+            arrivals[after] = _action_name_and_location(action)
         elif before == last and 1 <= after <= before and end.ending is None:
-            name, location = _action_of_json(action)
+            name, location = _action_name_and_location(action)
             end = TraceEnd(Ending() if after == last and name is None else Ending(after, name, location))
         else:
             raise ValueError("a step that leads neither to the next state nor back from the last state")
@@ -247,13 +247,13 @@ def _trace_state(number: int, variables: Any, action: str | None, location: Loca
     return TraceState(number, variables, action, location=location, line=line)
 
 
-def _action_of_json(record: Mapping[str, Any]) -> tuple[str | None, Location | None]:
+def _action_name_and_location(record: Mapping[str, Any]) -> tuple[str | None, Location | None]:
     name, _, _ = parse_action_label(record["name"])
     place = record.get("location")
     if not place:
         return name, None
     *numbers, module = (place[field] for field in LOCATION_FIELDS)
-    return name, location_of(numbers, str(module))
+    return name, location_from_numbers(numbers, str(module))
 
 
 class _CounterexampleJsonFormat(JsonFormat):
@@ -269,7 +269,7 @@ class _CounterexampleJsonFormat(JsonFormat):
 
     def events(self, source: TraceFileReader, document: dict[str, Json]) -> Iterator[TraceEvent]:
         yield TraceHead(source.file, 0, self, untyped=True)
-        yield from read_counterexample(source, document.get("counterexample", document), 1)
+        yield from events_of_counterexample_record(source, document.get("counterexample", document), 1)
 
     def document(self, trace: Trace) -> dict[str, Json]:
         return as_json(trace)
@@ -303,7 +303,7 @@ def _value_as_json(value: Value) -> Json:
     if isinstance(value, ModelValue | Symbol):
         return one_line(value)
     if value is None or isinstance(value, enum.Enum):
-        return _value_as_json(tla_enum_value(value))
+        return _value_as_json(tla_value_of_enum_member(value))
     if isinstance(value, tuple):
         return list(map(_value_as_json, value))
     if isinstance(value, frozenset):
@@ -337,7 +337,7 @@ class _CounterexampleModuleFormat(TraceFormat):
         column = body.end() - text.rfind("\n", 0, body.end())
         value, _ = cache.read(text[body.end() : end.start()], where=source.file, line=line, column=column)
         yield TraceHead(source.file, 0, self)
-        yield from read_counterexample(source, value, line)
+        yield from events_of_counterexample_record(source, value, line)
 
 
 TLC_TLA = _CounterexampleModuleFormat("TLC -dumpTrace tla")

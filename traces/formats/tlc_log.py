@@ -158,11 +158,11 @@ def parse_action_label(label: str) -> tuple[str | None, str | None, Location | N
         known = _NAME_IN_OTHER_LABEL.match(label)
         return (known[1] if known else label or None), None, None
     name, parameters, *numbers, module = match.groups()
-    location = location_of(numbers, module) if module else None
+    location = location_from_numbers(numbers, module) if module else None
     return (None if name in _PLACEHOLDER_NAMES else name), parameters and parameters[1:-1], location
 
 
-def location_of(numbers: Iterable[str | int], module: str) -> Location:
+def location_from_numbers(numbers: Iterable[str | int], module: str) -> Location:
     """Return the location in a module for four numbers and the module's name."""
     first_line, first_column, last_line, last_column = map(int, numbers)
     return Location(first_line, first_column, last_line, last_column, module)

@@ -75,7 +75,7 @@ def _is_last_state_complete(source: TraceFileReader, text: StateTextReader, coun
 TLC_SIMULATION = _SimulationFormat("TLC -simulate file")
 
 
-def as_module(name: str, steps: Iterable[tuple[str | None, Mapping[str, str]]]) -> Iterator[str]:
+def simulation_module_lines(name: str, steps: Iterable[tuple[str | None, Mapping[str, str]]]) -> Iterator[str]:
     """Yield the text of a trace's module."""
     yield f"---------------- MODULE {name} -----------------\n"
     for number, (action, variables) in enumerate(steps, start=1):

@@ -32,7 +32,7 @@ from typing import Protocol as Protocol_
 from kraftcheck.explorer.checkpoint import identity_of_search
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.search_spec import compact_json, to_spec
-from kraftcheck.files import make_folder, real_path, remove_path, require_local_path
+from kraftcheck.files import make_folder_refusing_link, real_path, remove_path, require_local_path
 from kraftcheck.persistence.folder import BatchFolder, BatchNote, Identity, read_batch_note, write_batch_note
 from kraftcheck.processes import InterruptHandler
 from kraftcheck.spec.errors import InputError
@@ -74,9 +74,9 @@ def find_input_files(names: Iterable[str], out: Path, *, least: int = 1) -> list
     for name in names:
         require_local_path(name)
         number = 0
-        for number, path in enumerate(_paths_under(name), start=1):  # noqa: B007
+        for number, path in enumerate(_file_paths_of_argument(name), start=1):  # noqa: B007
             folder, last = os.path.split(path)
-            file = input_file(os.path.join(resolved(folder), last))
+            file = input_file_or_none(os.path.join(resolved(folder), last))
             if file is not None and file.path != own and not file.path.startswith(within):
                 found[file.path] = file
         if number < least:
@@ -84,7 +84,7 @@ def find_input_files(names: Iterable[str], out: Path, *, least: int = 1) -> list
     return [found[path] for path in sorted(found)]
 
 
-def input_file(path: str) -> InputFile | None:
+def input_file_or_none(path: str) -> InputFile | None:
     """Return the file of a path in a resolved folder, a link to no file, or a pipe; None for no such path."""
     try:
         status = os.lstat(path)
@@ -99,7 +99,7 @@ def input_file(path: str) -> InputFile | None:
     return None if stat.S_ISDIR(status.st_mode) else InputFile(path, status.st_size, status.st_mtime_ns)
 
 
-def _is_input(path: str) -> bool:
+def _is_input_still_there(path: str) -> bool:
     """Whether an earlier input is still there: a link that has got a target stands for no input of its own."""
     try:
         mode = os.lstat(path).st_mode
@@ -108,7 +108,7 @@ def _is_input(path: str) -> bool:
     return not stat.S_ISDIR(mode) and not (stat.S_ISLNK(mode) and os.path.exists(path))
 
 
-def _paths_under(name: str) -> Iterator[str]:
+def _file_paths_of_argument(name: str) -> Iterator[str]:
     """Yield paths as text, which takes less memory than `Path` where there are many."""
     if os.path.isdir(name):
         for folder, folders, files in os.walk(name):
@@ -120,7 +120,7 @@ def _paths_under(name: str) -> Iterator[str]:
         yield from filterfalse(os.path.isdir, sorted(glob(name, recursive=True)))
 
 
-def watch_input_files(names: Iterable[str], out: Path) -> Iterator[list[InputFile]]:
+def poll_unchanged_input_files(names: Iterable[str], out: Path) -> Iterator[list[InputFile]]:
     """Yield the files of folders again and again: those that are as they were the time before, so written to the end.
 
     The time between is `POLL_SECONDS`, or that of the last round if it took longer.
@@ -172,7 +172,7 @@ class PipelineFolder(BatchFolder):
         """Make the folder that of this run, with the folders of the tables."""
         super().claim()
         for table in TABLE_COLUMNS:
-            make_folder(self.path / table)
+            make_folder_refusing_link(self.path / table)
 
     def _clean_up(self) -> None:
         """Remove the staging folder and batches without a note."""
@@ -212,11 +212,11 @@ class PipelineFolder(BatchFolder):
 
     def counted(self) -> int:
         """Return the number of files that count: those that are still there."""
-        return sum(map(_is_input, self._newest()))
+        return sum(map(_is_input_still_there, self._newest()))
 
     def outdated(self) -> list[tuple[str, int]]:
         """Return the pairs of file and batch that no longer count: the file was replayed again later, or is gone."""
-        newest = {path: batch for path, batch in self._newest().items() if _is_input(path)}
+        newest = {path: batch for path, batch in self._newest().items() if _is_input_still_there(path)}
         return [(file.path, batch) for batch, file in self._replayed() if newest.get(file.path) != batch]
 
     def next_batch(self) -> int:

@@ -39,7 +39,7 @@ SCHEMAS = {"rows": f"{COMBINED_COLUMNS}, batch bigint", "files": FILES_COLUMNS}
 """The columns of the two tables, in Spark's DDL."""
 
 
-class SparkTableStore:
+class SparkTableRunnerAndStore:
     """Tables under a URI, and what fills them. See `BatchRunner` and `BatchStore`."""
 
     def __init__(self, cluster: SparkApplication, protocol: Protocol, arguments: str, out: str, form: str) -> None:

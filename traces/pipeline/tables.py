@@ -38,7 +38,7 @@ from kraftcheck.traces.pipeline.driver import (
     Summary,
     identity_digest,
     identity_of_output,
-    input_file,
+    input_file_or_none,
     partition_by_size,
 )
 from kraftcheck.traces.pipeline.rows import (
@@ -66,7 +66,7 @@ _WORKER_KILLED_MESSAGE = "a worker process was killed, or ran out of memory; the
 _COVERAGE_SCHEMA = pa.schema([_FILE_COLUMN, ("index", pa.int32()), ("action", pa.string()), ("times", pa.int64())])
 
 
-def arrow_fields(columns: str) -> list[tuple[str, Any]]:
+def arrow_fields_of_ddl(columns: str) -> list[tuple[str, Any]]:
     """Return the names and Arrow types of columns in Spark's DDL."""
     return [(name, _ARROW_TYPES[kind]) for name, kind in (column.split(" ") for column in columns.split(", "))]
 
@@ -80,7 +80,7 @@ def _arrow_rows(kind: Any, rows: list[dict[str, Any]], schema: Any) -> Any:
         return kind.from_pylist(escaped, schema)
 
 
-class TableWriter:
+class StagingTablesWriter:
     """Writes rows to files in the staging folders of the tables."""
 
     def __init__(self, staging: Callable[[str], str], part: int = 0) -> None:
@@ -97,7 +97,7 @@ class TableWriter:
                 self._flush(table)
 
     def _flush(self, table: str) -> None:
-        schema, waiting = pa.schema([_FILE_COLUMN, *arrow_fields(TABLE_COLUMNS[table])]), self._waiting[table]
+        schema, waiting = pa.schema([_FILE_COLUMN, *arrow_fields_of_ddl(TABLE_COLUMNS[table])]), self._waiting[table]
         if table not in self._writers:
             folder = Path(self._staging(table))
             folder.mkdir(parents=True, exist_ok=True)
@@ -128,7 +128,7 @@ class ReplayTableWriter:
         self._maker = RowMaker(identity_digest(self._folder.identity))
         self._files: dict[str, InputFile] = {}
         self._written: set[tuple[str, int]] = set()  # pairs of file and trace
-        self._writer = TableWriter(self._folder.staging)
+        self._writer = StagingTablesWriter(self._folder.staging)
         self._began = self._mark = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -152,7 +152,7 @@ class ReplayTableWriter:
         self._maker.end(replay.file, replay, now - self._mark)
         self._mark = now
         rows, (folder, name) = self._maker.hand_on(), os.path.split(replay.file)
-        file = input_file(os.path.join(os.path.realpath(folder), name))
+        file = input_file_or_none(os.path.join(os.path.realpath(folder), name))
         if file is not None and file not in self._done and (file.path, replay.index) not in self._written:
             self._written.add((file.path, replay.index))
             self._files[file.path] = file
@@ -232,7 +232,7 @@ def _prepare_worker(protocol: Protocol, arguments: str) -> None:
 
 
 def _replay_files_to_tables(staging: dict[str, str], part: int, paths: list[str]) -> None:
-    writer = TableWriter(staging.__getitem__, part)
+    writer = StagingTablesWriter(staging.__getitem__, part)
     for path in paths:
         for found in _WORKER_REPLAYER[0].rows(path):
             writer.write(path, found)
@@ -248,7 +248,7 @@ def write_coverage_and_summarise(folder: PipelineFolder, protocol: Protocol, new
     staging = Path(folder.staging(COVERAGE_FOLDER))
     staging.mkdir(parents=True)
     with pq.ParquetWriter(staging / _COVERAGE_FILE, _COVERAGE_SCHEMA) as coverage:
-        for taken in _coverage_of_batches(folder, states):
+        for taken in _yield_batch_coverage_and_add_states(folder, states):
             coverage.write_table(taken)
             for row in taken.group_by("action", use_threads=False).aggregate([("times", "sum")]).to_pylist():
                 totals[row["action"]] = totals.get(row["action"], 0) + row["times_sum"]
@@ -276,8 +276,8 @@ def write_coverage_and_summarise(folder: PipelineFolder, protocol: Protocol, new
         errors=errors,
         distinct_states=states.count(),
         actions=totals,
-        diverging=[_values_of_columns(row, "file", "index", "diverged_step", "reason") for row in diverging],
-        unreadable=[_values_of_columns(row, "file", "line", "column", "message") for row in unreadable],
+        diverging=[_row_values(row, "file", "index", "diverged_step", "reason") for row in diverging],
+        unreadable=[_row_values(row, "file", "line", "column", "message") for row in unreadable],
     )
 
 
@@ -300,7 +300,7 @@ class DistinctStateCounter:
         return len(self._known)
 
 
-def _coverage_of_batches(folder: PipelineFolder, states: DistinctStateCounter) -> Iterator[Any]:
+def _yield_batch_coverage_and_add_states(folder: PipelineFolder, states: DistinctStateCounter) -> Iterator[Any]:
     """Yield the rows of the coverage table for each batch; add the states to `states`."""
     for parts in _current_rows_by_batch(folder, "steps", "file", "index", "action", "state"):
         counted = [_COVERAGE_SCHEMA.empty_table()]
@@ -352,7 +352,7 @@ def _merge_first_problem_rows(shown: list[dict[str, Any]], part: Any) -> list[di
     )
 
 
-def _values_of_columns(row: Mapping[str, Any], *names: str) -> Any:
+def _row_values(row: Mapping[str, Any], *names: str) -> Any:
     return tuple(row[name] for name in names)
 
 
@@ -375,7 +375,7 @@ def _make_file_replayer(protocol: Protocol, given: dict[str, Any]) -> FileReplay
 
 def replay_files_to_rows(arguments: dict[str, Any], batches: Iterator[Any]) -> Iterator[Any]:
     """Replay the files in `batches`, given by their paths or with their content, and yield the rows of all tables."""
-    replayer, schema = _cached_replayer(compact_json(arguments)), pa.schema(arrow_fields(COMBINED_COLUMNS))
+    replayer, schema = _cached_replayer(compact_json(arguments)), pa.schema(arrow_fields_of_ddl(COMBINED_COLUMNS))
     waiting: list[dict[str, Any]] = []
     for batch in batches:
         for row in zip(*batch.columns, strict=True):

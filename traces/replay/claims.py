@@ -37,7 +37,7 @@ from kraftcheck.spec.values import truncate_text
 from kraftcheck.traces.trace import Ending, TraceHead
 
 
-class LassoEvaluator:
+class LassoFormulaEvaluator:
     """Evaluates formulas on one lasso."""
 
     def __init__(
@@ -178,7 +178,7 @@ class ClaimVerdict(StrEnum):
     UNKNOWN = "not evaluated"
 
 
-class ViolationClaim(NamedTuple):
+class ClaimWithVerdict(NamedTuple):
     """The claim of a trace with its verdict."""
 
     what: str  # such as "a violation of MutualExclusion"
@@ -241,7 +241,7 @@ class ClaimEvaluator:
 
     def judge(
         self, semantics: Semantics, ending: Ending | None, *, is_cut: bool = False, has_gaps: bool = False
-    ) -> ViolationClaim | None:
+    ) -> ClaimWithVerdict | None:
         """Return the claim with its verdict; None for a trace without a claim. A cut trace lacks its end."""
         claim = self._judged(semantics, ending)
         if claim is None or claim.verdict is not ClaimVerdict.REFUTED:
@@ -252,7 +252,7 @@ class ClaimEvaluator:
             return claim._replace(verdict=ClaimVerdict.UNKNOWN, says="the trace leaves states out")
         return claim
 
-    def _judged(self, semantics: Semantics, ending: Ending | None) -> ViolationClaim | None:
+    def _judged(self, semantics: Semantics, ending: Ending | None) -> ClaimWithVerdict | None:
         if self._failed is not None:
             return self._assertion(semantics, self._failed)
         if self._name == DEADLOCK and self._prop is None:
@@ -261,38 +261,38 @@ class ClaimEvaluator:
             return self._violation(semantics, ending, self._name)
         if self.head.problem is None:
             return None
-        return ViolationClaim(
+        return ClaimWithVerdict(
             f"'{truncate_text(self.head.problem, MOST_PROBLEM_CHARACTERS)}'",
             ClaimVerdict.UNKNOWN,
             "it names no property",
         )
 
-    def _deadlock(self, semantics: Semantics) -> ViolationClaim:
+    def _deadlock(self, semantics: Semantics) -> ClaimWithVerdict:
         step = next(semantics.transitions(self._states[-1]), None)
         if step is None:
-            return ViolationClaim("a deadlock", ClaimVerdict.SHOWN, "nothing is enabled in its last state")
-        return ViolationClaim("a deadlock", ClaimVerdict.REFUTED, f"{step.action} is enabled in its last state")
+            return ClaimWithVerdict("a deadlock", ClaimVerdict.SHOWN, "nothing is enabled in its last state")
+        return ClaimWithVerdict("a deadlock", ClaimVerdict.REFUTED, f"{step.action} is enabled in its last state")
 
-    def _violation(self, semantics: Semantics, ending: Ending | None, name: str) -> ViolationClaim:
+    def _violation(self, semantics: Semantics, ending: Ending | None, name: str) -> ClaimWithVerdict:
         prop, what = self._prop, f"a violation of {name}"
         if prop is None:
-            return ViolationClaim(what, ClaimVerdict.UNKNOWN, f"{self.protocol.name()} has no property {name}")
+            return ClaimWithVerdict(what, ClaimVerdict.UNKNOWN, f"{self.protocol.name()} has no property {name}")
         if prop.kind == REACHABLE:
-            return ViolationClaim(what, ClaimVerdict.UNKNOWN, "a reachability property depends on all states")
+            return ClaimWithVerdict(what, ClaimVerdict.UNKNOWN, "a reachability property depends on all states")
         if prop.kind == TEMPORAL:
             if self.leaves_out:
-                return ViolationClaim(what, ClaimVerdict.UNKNOWN, self.leaves_out)
+                return ClaimWithVerdict(what, ClaimVerdict.UNKNOWN, self.leaves_out)
             if ending is None:
-                return ViolationClaim(what, ClaimVerdict.UNKNOWN, "the trace does not show its infinite continuation")
+                return ClaimWithVerdict(what, ClaimVerdict.UNKNOWN, "the trace does not show its infinite continuation")
             return self._lasso(semantics, ending, prop, what)
         if self._false_in is None:
             where = "is kept by all its steps" if prop.over_steps else "holds in all its states"
-            return ViolationClaim(what, ClaimVerdict.REFUTED, f"{name} {where}")
+            return ClaimWithVerdict(what, ClaimVerdict.REFUTED, f"{name} {where}")
         where = f"state {self._false_in}"
         says = f"the step to {where} breaks {name}" if prop.over_steps else f"{name} is false in {where}"
-        return ViolationClaim(what, ClaimVerdict.SHOWN, says, self._false_in == self._last)
+        return ClaimWithVerdict(what, ClaimVerdict.SHOWN, says, self._false_in == self._last)
 
-    def _lasso(self, semantics: Semantics, ending: Ending, prop: Property, what: str) -> ViolationClaim:
+    def _lasso(self, semantics: Semantics, ending: Ending, prop: Property, what: str) -> ClaimWithVerdict:
         """Evaluate a lasso: whether it is fair and violates the temporal property.
 
         Bounds may belong to the specification or not. The reading in favour of the claim decides.
@@ -304,27 +304,27 @@ class ClaimEvaluator:
             back_to, states = ending.back_to - 1, states[:-1]
         formula = prop.formula(self.protocol)
         readings = (
-            LassoEvaluator(semantics, states, actions, back_to, strict_bounds=strict) for strict in (True, False)
+            LassoFormulaEvaluator(semantics, states, actions, back_to, strict_bounds=strict) for strict in (True, False)
         )
         if all(reading.holds(formula) for reading in readings):
-            return ViolationClaim(what, ClaimVerdict.REFUTED, f"{prop.name} is true of the behaviour")
+            return ClaimWithVerdict(what, ClaimVerdict.REFUTED, f"{prop.name} is true of the behaviour")
         broken = first_violated_fairness(semantics, (*self.fairness, *prop.fairness), states, steps, back_to)
         if broken is not None:
-            return ViolationClaim(what, ClaimVerdict.REFUTED, f"the behaviour is not fair: {broken}")
-        return ViolationClaim(what, ClaimVerdict.SHOWN, f"{prop.name} is false of the behaviour")
+            return ClaimWithVerdict(what, ClaimVerdict.REFUTED, f"the behaviour is not fair: {broken}")
+        return ClaimWithVerdict(what, ClaimVerdict.SHOWN, f"{prop.name} is false of the behaviour")
 
-    def _assertion(self, semantics: Semantics, name: str) -> ViolationClaim:
+    def _assertion(self, semantics: Semantics, name: str) -> ClaimWithVerdict:
         what = f"an assert that fails in {name}"
         evaluate = self._evaluation(semantics, name)
         if evaluate is None:
-            return ViolationClaim(what, ClaimVerdict.UNKNOWN, f"{self.protocol.name()} has no {name}")
+            return ClaimWithVerdict(what, ClaimVerdict.UNKNOWN, f"{self.protocol.name()} has no {name}")
         try:
             evaluate(self._states[-1])
         except RaisedError as error:
             if not error.is_assertion or error.name != name:
                 raise
-            return ViolationClaim(what, ClaimVerdict.SHOWN, "it fails in its last state")
-        return ViolationClaim(what, ClaimVerdict.REFUTED, "none fails in its last state")
+            return ClaimWithVerdict(what, ClaimVerdict.SHOWN, "it fails in its last state")
+        return ClaimWithVerdict(what, ClaimVerdict.REFUTED, "none fails in its last state")
 
     def _evaluation(self, semantics: Semantics, name: str) -> Callable[[State], object] | None:
         """Return a function that evaluates an action or a property in a state; None if the name is unknown."""

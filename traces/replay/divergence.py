@@ -188,7 +188,7 @@ class DivergenceKind(StrEnum):
     """The state is not a state of the protocol."""
 
 
-class EnabledAction(NamedTuple):
+class EnabledActionWithStepTexts(NamedTuple):
     """An enabled action with its steps: actor and delivered message."""
 
     action: str
@@ -207,7 +207,7 @@ class Divergence:
     headline: str  # the problem as one sentence, without the differences
     nearest: str | None = None  # the protocol's step to the most similar state, if any
     differences: tuple[Difference, ...] = ()  # from the target of the nearest step, or from the nearest initial state
-    enabled: tuple[EnabledAction, ...] = ()  # the enabled actions in the state before
+    enabled: tuple[EnabledActionWithStepTexts, ...] = ()  # the enabled actions in the state before
     disabled: tuple[ActionExplanation, ...] = ()  # why the trace's action is disabled; none if it is enabled or unknown
     theirs: str = "trace"  # the word for the state's source: "trace" or "dump"
 
@@ -305,7 +305,7 @@ class DivergenceExplainer:
         if wanted.variables is None:
             return []
         return variable_differences(
-            wanted.variables, self._view.variables(state), short_replica_names(self._view, state)
+            wanted.variables, self._view.variables(state), short_names_by_tla_replica_id(self._view, state)
         )
 
     def _nearest(
@@ -316,11 +316,11 @@ class DivergenceExplainer:
             return None, []
         return min(((step, self._differences(wanted, step.target)) for step in steps), key=lambda pair: len(pair[1]))
 
-    def _enabled(self, steps: Iterable[Transition]) -> tuple[EnabledAction, ...]:
+    def _enabled(self, steps: Iterable[Transition]) -> tuple[EnabledActionWithStepTexts, ...]:
         ways: dict[str, dict[str, None]] = {name: {} for name in self._actions}
         for step in steps:
             ways[step.action][self._way(step)] = None
-        return tuple(EnabledAction(name, tuple(found)) for name, found in ways.items() if found)
+        return tuple(EnabledActionWithStepTexts(name, tuple(found)) for name, found in ways.items() if found)
 
     def step_text(self, step: Transition) -> str:
         """Return a step as text: `HandleVote by n2 on Vote from n1`."""
@@ -338,7 +338,7 @@ class DivergenceExplainer:
         return f"{who} on {kind.__name__}{sender}"
 
 
-def short_replica_names(view: StateView, state: State) -> dict[Value, str]:
+def short_names_by_tla_replica_id(view: StateView, state: State) -> dict[Value, str]:
     """Return short names for replica ids that are records, by their TLA+ values."""
     ids = [key for key in state.replicas if isinstance(key, Record)]
     return {view.encode(key): text_of(key) for key in ids}

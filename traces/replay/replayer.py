@@ -20,10 +20,10 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition, initial_states
 from kraftcheck.spec.language.state import Permutation, State, permutation_group, permute_model_values
 from kraftcheck.spec.tla.types import VariablesError, name_list_text
-from kraftcheck.spec.tla.view import StateView, action_named_by_label
+from kraftcheck.spec.tla.view import StateView, action_name_of_label
 from kraftcheck.spec.values import escape_invisible, text_of
 from kraftcheck.traces.parsing import DEFAULT_LIMIT_BYTES, TraceError, TraceFileReader, ValueCache
-from kraftcheck.traces.replay.claims import ClaimEvaluator, ClaimVerdict, ViolationClaim
+from kraftcheck.traces.replay.claims import ClaimEvaluator, ClaimVerdict, ClaimWithVerdict
 from kraftcheck.traces.replay.divergence import Divergence, DivergenceExplainer, DivergenceKind, DivergingState
 from kraftcheck.traces.trace import Trace, TraceEnd, TraceEvent, TraceFormat, TraceHead, TraceState, stream_traces
 
@@ -149,7 +149,7 @@ class Replay:
     problem: str | None = None
     notes: tuple[str, ...] = ()
     violated: str | None = None
-    claim: ViolationClaim | None = None
+    claim: ClaimWithVerdict | None = None
     partial: tuple[str, ...] = ()
 
     @property
@@ -243,7 +243,7 @@ class Replayer:
         self.semantics = Semantics(self.protocol)
         self.view = StateView(self.protocol)
         self.steps = lru_cache(maxsize=CACHED_STATES)(
-            partial(_interned_steps, self.semantics, lru_cache(maxsize=CACHED_STATES)(lambda state: state))
+            partial(_steps_with_interned_targets, self.semantics, lru_cache(maxsize=CACHED_STATES)(lambda state: state))
         )
         self._walked = 0
 
@@ -298,7 +298,7 @@ class Replayer:
         ProtocolError
             The protocol breaks a rule of the language.
         """
-        (found,) = self._replay(trace.events(), trace.file, partial(_state_with_number, trace))
+        (found,) = self._replay(trace.events(), trace.file, partial(_find_state_with_number, trace))
         assert found is not None
         return found
 
@@ -359,12 +359,14 @@ class Replayer:
         return StateConverter(self.view, self.protocol.name(), head.file, self.limit_bytes, head.untyped)
 
 
-def _interned_steps(semantics: Semantics, known: Callable[[State], State], state: State) -> tuple[Transition, ...]:
+def _steps_with_interned_targets(
+    semantics: Semantics, known: Callable[[State], State], state: State
+) -> tuple[Transition, ...]:
     """Return the steps of a state. Equal next states are one object, so that a look-up need not compare them."""
     return tuple(step._replace(target=known(step.target)) for step in semantics.transitions(state))
 
 
-def _state_with_number(trace: Trace, head: TraceHead, number: int) -> TraceState:
+def _find_state_with_number(trace: Trace, head: TraceHead, number: int) -> TraceState:
     return next(state for state in trace.states if state.number == number)
 
 
@@ -382,7 +384,7 @@ class _TraceReplay:
     problem: str | None = None
     notes: dict[str, None] = field(default_factory=dict)
     partial: list[str] = field(default_factory=list)
-    claim: ViolationClaim | None = None
+    claim: ClaimWithVerdict | None = None
     first: int | None = None
     gaps: list[range] = field(default_factory=list)  # numbers of the states that the trace omits
 
@@ -454,7 +456,7 @@ class _TraceReplay:
         if found.number != previous + 1 and self.replayer.reach_first is None:
             expected = f"state {previous + 1}: `kraftcheck replay` alone takes a trace that leaves states out"
             raise TraceError(self.head.file, found.line, 1, f"state {found.number}", expected)
-        found = self._compared(replace(found, action=action_named_by_label(self.replayer.protocol, found.action)))
+        found = self._compared(replace(found, action=action_name_of_label(self.replayer.protocol, found.action)))
         target = self.replayer.reader(self.head).state(found)
         if isinstance(target, VariablesError):
             before = None if self.state is None else previous
@@ -499,7 +501,7 @@ class _TraceReplay:
             self._reach(found, target)
             return
         starts, limit = self.replayer.starts, self.replayer.reach_first
-        way = () if target in starts else shortest_path(self.replayer.semantics, starts, target, limit)
+        way = () if target in starts else shortest_path_or_limit(self.replayer.semantics, starts, target, limit)
         if way is None:
             text = f"state {number} is unreachable: all states were searched"
             self.divergence = Divergence(DivergenceKind.START, number, found.line, None, None, text)
@@ -516,8 +518,8 @@ class _TraceReplay:
         left_out = found.number - previous - 1
         action, where = self._action(found.action), f"from state {previous} to state {found.number}"
         semantics, limit = self.replayer.semantics, MOST_BRIDGED_STATES
-        way = path_of_length(semantics, state, target, left_out + 1, action, limit)
-        if isinstance(way, int) and shortest_path(semantics, [state], target, limit) is None:
+        way = path_of_length_or_limit(semantics, state, target, left_out + 1, action, limit)
+        if isinstance(way, int) and shortest_path_or_limit(semantics, [state], target, limit) is None:
             way = None  # the states are few, though a long path visits each several times
         if way is None:
             by = f", the last of them {escape_invisible(action)}" if action else ""
@@ -600,7 +602,7 @@ class _TraceReplay:
         target = self.replayer.reader(self.head).state(found)
         assert isinstance(target, State)  # it was replayed before
         assert self.state is not None
-        action = action_named_by_label(self.replayer.protocol, action)
+        action = action_name_of_label(self.replayer.protocol, action)
         known = self._action(action)
         steps = [step for step in self.replayer.semantics.transitions(self.state) if known in (None, step.action)]
         alike = None if any(step.target == target for step in steps) else self._made_equal(steps, target)
@@ -632,7 +634,7 @@ class _TraceReplay:
 TransitionPath = tuple[Transition, ...]
 
 
-def shortest_path(
+def shortest_path_or_limit(
     semantics: Semantics, starts: Sequence[State], target: State, limit: int
 ) -> TransitionPath | int | None:
     """Return a shortest path to a state, None if the state is unreachable, or the limit if it was hit."""
@@ -661,10 +663,10 @@ def _path_by_predecessors(target: State, reached: Mapping[State, tuple[State, Tr
     return tuple(reversed(way))
 
 
-def path_of_length(
+def path_of_length_or_limit(
     semantics: Semantics, state: State, target: State, length: int, action: str | None, limit: int
 ) -> TransitionPath | int | None:
-    """Return `length` steps between two states, the last one of `action`; None or the limit as `shortest_path` does."""
+    """Return `length` steps between two states, the last one of `action`; else as `shortest_path_or_limit`."""
     layers: list[dict[State, tuple[State, Transition]]] = []  # by number of steps: the states, with a step to each
     frontier, searched = [state], 0
     for left in reversed(range(length)):

@@ -172,7 +172,7 @@ def apply_step(m: Any, actor: Any, step: Any) -> Any:
 
 
 @jit
-def count_distinct_property_inputs(m: Any, which: Any, side: Any, me: Any, peer: Any) -> Any:
+def record_property_input(m: Any, which: Any, side: Any, me: Any, peer: Any) -> Any:
     """Count an input of a property that differs from the first one."""
     differs = m.inputs[which, DISTINCT_INPUTS_COLUMN] == 0
     for place in range(m.parameters.shape[1]):
@@ -217,7 +217,7 @@ def property_holds_for(m: Any, which: Any, side: Any, me: Any, peer: Any) -> Any
     """Return whether a property holds for two replicas, in the state of one side."""
     low, height = m.at[codes.AT_SCRATCH_TOP], m.at[codes.AT_STACK_HEIGHT]
     if m.inputs[which, DISTINCT_INPUTS_COLUMN] < 2:
-        count_distinct_property_inputs(m, which, side, me, peer)
+        record_property_input(m, which, side, me, peer)
     found = fill_parameters_and_run(m, m.properties[which, 0], m.shape[codes.SHAPE_ENTRIES] + which, side, me, peer)
     m.at[codes.AT_SCRATCH_TOP], m.at[codes.AT_STACK_HEIGHT] = low, height
     if m.at[codes.AT_ERROR] != 0 or (found != codes.TRUE_VALUE and found != codes.FALSE_VALUE):
@@ -246,7 +246,7 @@ def record_step_property_violations(m: Any, source: Any, address: Any) -> Any:
 
 
 @jit
-def check_properties(m: Any, source: Any, address: Any) -> Any:
+def check_invariants_and_constraints(m: Any, source: Any, address: Any) -> Any:
     """Check constraints and invariants in the target; return whether it is within the constraints."""
     is_inside = True
     make_state_parameters(m, 1)
@@ -264,7 +264,7 @@ def check_properties(m: Any, source: Any, address: Any) -> Any:
 
 
 @jit
-def evaluate_in_states(m: Any, which: Any, first: Any, last: Any, held: Any) -> Any:
+def evaluate_property_in_states(m: Any, which: Any, first: Any, last: Any, held: Any) -> Any:
     """Write whether a property holds in the states from a number on; return the number after the last one evaluated.
 
     It stops after a state that executes an instruction for the first time.
@@ -359,7 +359,7 @@ def insert_state(m: Any, source: Any) -> Any:
     if has_symmetry and (is_new or m.shape[codes.SHAPE_IS_LOGGING] != 0):
         address = intern_state_row(m, width)
     if is_new and m.at[codes.AT_ERROR] == 0:
-        is_inside = check_properties(m, source, address)
+        is_inside = check_invariants_and_constraints(m, source, address)
         if m.at[codes.AT_ERROR] == 0 and not is_inside:
             m.words[key + number_place] = codes.EXCLUDED_STATE
         elif m.at[codes.AT_ERROR] == 0:

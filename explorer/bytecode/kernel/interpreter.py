@@ -152,7 +152,7 @@ def slice_sequence(m: Any, value: Any, first: Any, last: Any) -> Any:
 
 
 @jit
-def number_of_bool(value: Any) -> Any:
+def coerce_to_integer_or_zero(value: Any) -> Any:
     """Return a number unchanged, a bool as a number, and 0 for any other value. The lowest bit marks a number."""
     if value == codes.TRUE_VALUE or value == codes.FALSE_VALUE:
         return np.int64(3 if value == codes.TRUE_VALUE else 1)
@@ -166,7 +166,7 @@ def add_values(m: Any, one: Any, other: Any) -> Any:
         return heap.box_integer(m, (one >> 1) + (other >> 1))
     kind, mark = heap.kind_of(m, one), m.at[codes.AT_STACK_HEIGHT]
     if not heap.is_sequence_kind(kind) or kind != heap.kind_of(m, other):
-        a, b = number_of_bool(one), number_of_bool(other)
+        a, b = coerce_to_integer_or_zero(one), coerce_to_integer_or_zero(other)
         return heap.box_integer(m, (a >> 1) + (b >> 1)) if a & b & 1 else heap.record_error(m, codes.UNSUPPORTED_ERROR)
     push_elements(m, one)
     push_elements(m, other)
@@ -180,7 +180,7 @@ def subtract_values(m: Any, one: Any, other: Any) -> Any:
         return heap.box_integer(m, (one >> 1) - (other >> 1))
     kind, mark = heap.kind_of(m, one), m.at[codes.AT_STACK_HEIGHT]
     if not heap.is_set_kind(kind) or not heap.is_set_kind(heap.kind_of(m, other)):
-        a, b = number_of_bool(one), number_of_bool(other)
+        a, b = coerce_to_integer_or_zero(one), coerce_to_integer_or_zero(other)
         return heap.box_integer(m, (a >> 1) - (b >> 1)) if a & b & 1 else heap.record_error(m, codes.UNSUPPORTED_ERROR)
     for place in range(heap.node_size(m, one)):
         if find_element(m, other, heap.node_item(m, one, place)) < 0:
@@ -204,7 +204,7 @@ def multiply_or_divide(m: Any, operation: Any, one: Any, other: Any) -> Any:
         for _ in range(other >> 1):
             push_elements(m, one)
         return build_value_from_stack(m, heap.kind_of(m, one), mark)
-    one, other = number_of_bool(one), number_of_bool(other)
+    one, other = coerce_to_integer_or_zero(one), coerce_to_integer_or_zero(other)
     if not one & other & 1:
         return heap.record_error(m, codes.UNSUPPORTED_ERROR)
     a, b = one >> 1, other >> 1
@@ -216,7 +216,7 @@ def multiply_or_divide(m: Any, operation: Any, one: Any, other: Any) -> Any:
 
 
 @jit
-def bitwise_operation(m: Any, operation: Any, one: Any, other: Any) -> Any:
+def bitwise_or_collection_operation(m: Any, operation: Any, one: Any, other: Any) -> Any:
     """Return `one & other`, `one | other` or `one ^ other`: of integers, bools, sets or maps."""
     if one & 1 and other & 1:  # the lowest bit marks an integer
         return one & other if operation == OP_AND else one | other if operation == OP_OR else one ^ other | 1
@@ -230,8 +230,8 @@ def bitwise_operation(m: Any, operation: Any, one: Any, other: Any) -> Any:
     are_unlike = kind == codes.DICT_KIND and others == codes.MAP_KIND
     if operation != OP_OR or not heap.is_mapping_kind(kind) or not heap.is_mapping_kind(others) or are_unlike:
         return heap.record_error(m, codes.UNSUPPORTED_ERROR)
-    push_pairs(m, one)
-    push_pairs(m, other)
+    push_keys_and_values(m, one)
+    push_keys_and_values(m, other)
     return build_value_from_stack(m, kind, mark)
 
 
@@ -251,7 +251,7 @@ def set_operation(m: Any, operation: Any, one: Any, other: Any) -> Any:
 
 
 @jit
-def push_pairs(m: Any, value: Any) -> Any:
+def push_keys_and_values(m: Any, value: Any) -> Any:
     """Push the keys and values of a map in turn."""
     for place in range(heap.node_size(m, value)):
         push_value(m, heap.node_item(m, value, place))
@@ -422,7 +422,7 @@ def map_get(m: Any, value: Any, key: Any, default: Any) -> Any:
 
 
 @jit
-def with_entry(m: Any, value: Any, key: Any, changed: Any) -> Any:
+def map_or_list_with_entry(m: Any, value: Any, key: Any, changed: Any) -> Any:
     """Return a map with a key mapped to a value, or a list with an element replaced."""
     kind, mark = heap.kind_of(m, value), m.at[codes.AT_STACK_HEIGHT]
     if kind == codes.LIST_KIND and key & 1:
@@ -436,7 +436,7 @@ def with_entry(m: Any, value: Any, key: Any, changed: Any) -> Any:
     place = find_element(m, value, key)
     if place >= 0:
         return copy_with_item(m, value, place + 1, changed)
-    push_pairs(m, value)
+    push_keys_and_values(m, value)
     push_value(m, key)
     push_value(m, changed)
     return build_value_from_stack(m, kind, mark)
@@ -467,7 +467,7 @@ def convert_collection(m: Any, value: Any, kind: Any) -> Any:
             return build_value_from_presorted_stack(m, kind, mark)
         return build_value_from_stack(m, kind, mark)
     if heap.is_mapping_kind(found):
-        push_pairs(m, value)
+        push_keys_and_values(m, value)
     elif items_per_element(m, value):
         for place in range(heap.node_size(m, value)):
             pair = heap.node_item(m, value, place)
@@ -549,7 +549,7 @@ def run_rare_operation(m: Any, operation: Any, registers: Any, base: Any, b: Any
     if operation == OP_GET:
         return map_get(m, one, registers[base + c], registers[base + d])
     if operation == OP_PUT:
-        return with_entry(m, one, registers[base + c], registers[base + d])
+        return map_or_list_with_entry(m, one, registers[base + c], registers[base + d])
     return run_rarest_operation(m, operation, registers, base, b, c, d)
 
 
@@ -575,7 +575,7 @@ def run_rarest_operation(m: Any, operation: Any, registers: Any, base: Any, b: A
     if OP_MUL <= operation <= OP_MOD:
         return multiply_or_divide(m, operation, one, registers[base + c])
     if OP_AND <= operation <= OP_XOR:
-        return bitwise_operation(m, operation, one, registers[base + c])
+        return bitwise_or_collection_operation(m, operation, one, registers[base + c])
     if OP_LT <= operation <= OP_GE:
         return python_order_comparison(m, operation, one, registers[base + c])
     return heap.record_error(m, codes.UNSUPPORTED_ERROR)

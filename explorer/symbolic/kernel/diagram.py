@@ -296,7 +296,7 @@ def cached_label_result(d: Any, label: Any, value: Any) -> Any:
 
 
 @inlined
-def first_relation_edge(d: Any, r: Any, how: Any, key: Any) -> Any:
+def first_relation_edge_for_key(d: Any, r: Any, how: Any, key: Any) -> Any:
     """Return a relation's first edge for a value (`how` = 0) or a class (1); negative if there is none."""
     return cached_label_result(d, FIRST_RELATION_EDGE_KEY + (r << 1 | how), key)
 
@@ -313,7 +313,7 @@ def add_relation_edge(d: Any, r: Any, how: Any, key: Any, result: Any, child: An
         rule[3] = number
     else:
         rule[1 + how] = 1
-        d.relation_edges[number, 2] = first_relation_edge(d, r, how, key)
+        d.relation_edges[number, 2] = first_relation_edge_for_key(d, r, how, key)
         cache_label_result(d, (FIRST_RELATION_EDGE_KEY + (r << 1 | how)) << 32 | key, number)
 
 

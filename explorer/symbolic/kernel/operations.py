@@ -14,7 +14,7 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     cached_label_result,
     cached_result,
     find_or_add_node,
-    first_relation_edge,
+    first_relation_edge_for_key,
     jit,
     level_of,
     map_value_to_class_span,
@@ -202,7 +202,7 @@ def node_from_unsorted_stack(d: Any, level: Any, base: Any) -> Any:
 
 
 @inlined
-def apply_label_unless_empty(d: Any, label: Any, value: Any, child: Any) -> Any:
+def apply_label_unless_child_empty(d: Any, label: Any, value: Any, child: Any) -> Any:
     """Return the result of applying a label to a value; -1 if the label refuses it or the child is empty."""
     if child == 0:
         return np.int64(-1)
@@ -210,7 +210,7 @@ def apply_label_unless_empty(d: Any, label: Any, value: Any, child: Any) -> Any:
 
 
 @inlined
-def may_label_accept(d: Any, label: Any, value: Any) -> Any:
+def may_label_accept_value(d: Any, label: Any, value: Any) -> Any:
     """Whether a label may accept a value: false only if a refusal is cached."""
     return cached_label_result(d, label, value) != -1
 
@@ -249,7 +249,7 @@ def successors(d: Any, a: Any, r: Any, keep: Any) -> Any:
             e = a if skips else d.edges[start + i]
             value, child = e >> 32, e & codes.LOW_32_BITS
             # Events that require this very value, and name the next value.
-            k = first_relation_edge(d, r, np.int64(0), value) if rule[1] else codes.UNKNOWN_RESULT
+            k = first_relation_edge_for_key(d, r, np.int64(0), value) if rule[1] else codes.UNKNOWN_RESULT
             while k >= 0:
                 after = successors(d, child, table[k, 1], keep)
                 if after:
@@ -259,20 +259,20 @@ def successors(d: Any, a: Any, r: Any, keep: Any) -> Any:
             if rule[2]:
                 packed = map_value_to_class_span(d, d.message_maps[level], value)
                 for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
-                    k = first_relation_edge(d, r, np.int64(1), d.map_items[item])
+                    k = first_relation_edge_for_key(d, r, np.int64(1), d.map_items[item])
                     while k >= 0:
-                        if may_label_accept(d, table[k, 0], value):
+                        if may_label_accept_value(d, table[k, 0], value):
                             after = successors(d, child, table[k, 1], keep)
-                            target = apply_label_unless_empty(d, table[k, 0], value, after)
+                            target = apply_label_unless_child_empty(d, table[k, 0], value, after)
                             if target >= 0:
                                 push_edge(d, (value if keep else target) << 32 | after)
                         k = table[k, 2]
             # Events for any value; a label computes the next value, or refuses.
             k = rule[3]
             while k >= 0:
-                if may_label_accept(d, table[k, 0], value):
+                if may_label_accept_value(d, table[k, 0], value):
                     after = successors(d, child, table[k, 1], keep)
-                    target = apply_label_unless_empty(d, table[k, 0], value, after)
+                    target = apply_label_unless_child_empty(d, table[k, 0], value, after)
                     if target >= 0:
                         push_edge(d, (value if keep else target) << 32 | after)
                 k = table[k, 2]
@@ -326,13 +326,13 @@ def predecessors(d: Any, a: Any, r: Any, b: Any) -> Any:
         if level < rule[0]:
             rest = predecessors(d, child, r, child_for_value(d, b, level, value))
         else:
-            k = first_relation_edge(d, r, np.int64(0), value) if rule[1] else codes.UNKNOWN_RESULT
+            k = first_relation_edge_for_key(d, r, np.int64(0), value) if rule[1] else codes.UNKNOWN_RESULT
             while k >= 0:
                 rest = union(d, rest, predecessors(d, child, table[k, 1], child_for_value(d, b, level, table[k, 0])))
                 k = table[k, 2]
             packed = map_value_to_class_span(d, d.message_maps[level], value) if rule[2] else np.int64(0)
             for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
-                k = first_relation_edge(d, r, np.int64(1), d.map_items[item])
+                k = first_relation_edge_for_key(d, r, np.int64(1), d.map_items[item])
                 while k >= 0:
                     target = apply_label(d, table[k, 0], value)
                     if target >= 0:
@@ -352,7 +352,7 @@ def predecessors(d: Any, a: Any, r: Any, b: Any) -> Any:
 
 
 @jit
-def count_steps(d: Any, a: Any, r: Any, which: Any, modulus: Any) -> Any:
+def count_steps_modulo(d: Any, a: Any, r: Any, which: Any, modulus: Any) -> Any:
     """Return the number of pairs (state, event), modulo a number; the relation must have been applied to the set."""
     if a == 0 or r == 0:
         return np.int64(0)
@@ -368,27 +368,27 @@ def count_steps(d: Any, a: Any, r: Any, which: Any, modulus: Any) -> Any:
     # The same phases as in `successors`, whose lookups are all cached by now.
     if r == 1 or level_of(d, a) < level:
         for i in range(start, start + n):
-            result = (result + count_steps(d, d.edges[i] & codes.LOW_32_BITS, r, which, modulus)) % modulus
+            result = (result + count_steps_modulo(d, d.edges[i] & codes.LOW_32_BITS, r, which, modulus)) % modulus
     else:
         skips = level_of(d, a) > level
         for i in range(1 if skips else n):
             e = a if skips else d.edges[start + i]
             value, child = e >> 32, e & codes.LOW_32_BITS
-            k = first_relation_edge(d, r, np.int64(0), value) if rule[1] else codes.UNKNOWN_RESULT
+            k = first_relation_edge_for_key(d, r, np.int64(0), value) if rule[1] else codes.UNKNOWN_RESULT
             while k >= 0:
-                result = (result + count_steps(d, child, table[k, 1], which, modulus)) % modulus
+                result = (result + count_steps_modulo(d, child, table[k, 1], which, modulus)) % modulus
                 k = table[k, 2]
             packed = map_value_to_class_span(d, d.message_maps[level], value) if rule[2] else np.int64(0)
             for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
-                k = first_relation_edge(d, r, np.int64(1), d.map_items[item])
+                k = first_relation_edge_for_key(d, r, np.int64(1), d.map_items[item])
                 while k >= 0:
                     if cached_label_result(d, table[k, 0], value) >= 0:
-                        result = (result + count_steps(d, child, table[k, 1], which, modulus)) % modulus
+                        result = (result + count_steps_modulo(d, child, table[k, 1], which, modulus)) % modulus
                     k = table[k, 2]
             k = rule[3]
             while k >= 0:
                 if cached_label_result(d, table[k, 0], value) >= 0:
-                    result = (result + count_steps(d, child, table[k, 1], which, modulus)) % modulus
+                    result = (result + count_steps_modulo(d, child, table[k, 1], which, modulus)) % modulus
                 k = table[k, 2]
     cache_result_if_complete(d, key1, key2, result, d.meta[codes.META_INCOMPLETE])
     return result

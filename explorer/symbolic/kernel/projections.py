@@ -17,7 +17,7 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     apply_label,
     cache_result_if_complete,
     cached_result,
-    first_relation_edge,
+    first_relation_edge_for_key,
     jit,
     level_of,
     map_value_to_class_span,
@@ -26,7 +26,7 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
 )
 from kraftcheck.explorer.symbolic.kernel.operations import (
     cached_result_or_stop,
-    may_label_accept,
+    may_label_accept_value,
     must_stop,
     node_from_unsorted_stack,
     union,
@@ -177,7 +177,7 @@ def projection_may_enable_event(d: Any, projection: Any, r: Any) -> Any:
         skips = level_of(d, projection) > level
         for i in range(1 if skips else n):
             e = projection if skips else d.edges[start + i]
-            k = np.int64(-1) if result else first_relation_edge(d, r, how, e >> 32)
+            k = np.int64(-1) if result else first_relation_edge_for_key(d, r, how, e >> 32)
             while k >= 0 and not result:
                 result = projection_may_enable_event(d, e & codes.LOW_32_BITS, table[k, 1])
                 k = table[k, 2]
@@ -193,7 +193,7 @@ def set_may_enable_event(d: Any, a: Any, r: Any) -> Any:
 
 
 @jit
-def _allowed_relation_edge_span(d: Any, projection: Any, r: Any) -> Any:
+def _edge_span_allowed_by_projection(d: Any, projection: Any, r: Any) -> Any:
     """Return the span (start << 24 | number) of the relation's general edges that a projection allows."""
     key1 = projection << 32 | r
     key2 = np.int64(codes.OP_CHOSEN_EDGES) << 56 | d.meta[codes.META_ROUND] << 32 | d.meta[codes.META_RELATION_EDGES]
@@ -221,17 +221,17 @@ def _allowed_relation_edge_span(d: Any, projection: Any, r: Any) -> Any:
 
 
 @inlined
-def _label_may_apply(d: Any, rule: Any, label: Any, value: Any) -> Any:
+def _may_guarded_label_accept_value(d: Any, rule: Any, label: Any, value: Any) -> Any:
     """Whether a label may accept a value; at a relation node with guards, whether the label does accept the value.
 
     Events below a guard are learned only from states that satisfy it, so a guard is evaluated before its child is
     followed.
     """
-    return apply_label(d, label, value) >= 0 if rule[5] else may_label_accept(d, label, value)
+    return apply_label(d, label, value) >= 0 if rule[5] else may_label_accept_value(d, label, value)
 
 
 @jit
-def push_applicable_edges(d: Any, a: Any, r: Any, value: Any) -> None:
+def push_applicable_relation_edges(d: Any, a: Any, r: Any, value: Any) -> None:
     """Push the edges of a relation that may apply to a value whose child is the set `a`.
 
     An entry is the edge's number << 1, plus 1 if the edge names the next value instead of a label.
@@ -240,7 +240,7 @@ def push_applicable_edges(d: Any, a: Any, r: Any, value: Any) -> None:
     # Edges for this value, for the classes of the value, and for any value, as in `product`. An edge that the gate
     # forbids for the projection of `a` is left out here, before the child is saturated under it.
     if rule[1]:
-        k = first_relation_edge(d, r, np.int64(0), value)
+        k = first_relation_edge_for_key(d, r, np.int64(0), value)
         while k >= 0:
             if set_may_enable_event(d, a, table[k, 1]):
                 push_edge(d, k << 1 | 1)
@@ -248,22 +248,24 @@ def push_applicable_edges(d: Any, a: Any, r: Any, value: Any) -> None:
     if rule[2]:
         packed = map_value_to_class_span(d, d.message_maps[rule[0]], value)
         for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
-            k = first_relation_edge(d, r, np.int64(1), d.map_items[item])
+            k = first_relation_edge_for_key(d, r, np.int64(1), d.map_items[item])
             while k >= 0:
-                if set_may_enable_event(d, a, table[k, 1]) and _label_may_apply(d, rule, table[k, 0], value):
+                if set_may_enable_event(d, a, table[k, 1]) and _may_guarded_label_accept_value(
+                    d, rule, table[k, 0], value
+                ):
                     push_edge(d, k << 1)
                 k = table[k, 2]
     if rule[3] >= 0:
         if rule[4] and d.tails[rule[4], 0] > rule[0]:
-            packed = _allowed_relation_edge_span(d, project_onto_watched_dimensions(d, a, rule[4]), r)
+            packed = _edge_span_allowed_by_projection(d, project_onto_watched_dimensions(d, a, rule[4]), r)
             for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
                 k = np.int64(d.chosen[item])
-                if _label_may_apply(d, rule, table[k, 0], value):
+                if _may_guarded_label_accept_value(d, rule, table[k, 0], value):
                     push_edge(d, k << 1)
         else:
             k = rule[3]
             while k >= 0:
-                if _label_may_apply(d, rule, table[k, 0], value):
+                if _may_guarded_label_accept_value(d, rule, table[k, 0], value):
                     push_edge(d, k << 1)
                 k = table[k, 2]
 
@@ -285,7 +287,7 @@ def mark_reachable_nodes(d: Any, roots: Any) -> Any:
 
 
 @jit
-def count_vectors(d: Any, marked: Any, total: Any, limbs: Any) -> Any:
+def count_vectors_of_marked_nodes(d: Any, marked: Any, total: Any, limbs: Any) -> Any:
     """Return the number of vectors of each marked node, as 32-bit digits, the lowest first."""
     places = np.zeros(len(marked), np.int32)
     counts = np.zeros((total, limbs), np.uint64)

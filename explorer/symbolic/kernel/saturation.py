@@ -29,7 +29,7 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     push_edge,
 )
 from kraftcheck.explorer.symbolic.kernel.operations import (
-    apply_label_unless_empty,
+    apply_label_unless_child_empty,
     child_for_value,
     difference,
     find_edge_place,
@@ -40,7 +40,7 @@ from kraftcheck.explorer.symbolic.kernel.operations import (
 )
 from kraftcheck.explorer.symbolic.kernel.projections import (
     project_onto_watched_dimensions,
-    push_applicable_edges,
+    push_applicable_relation_edges,
     push_class_edges,
     set_may_enable_event,
 )
@@ -166,7 +166,7 @@ def saturated_union(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
                 start += 1
                 value, child = e >> 32, e & codes.LOW_32_BITS
                 if q == d.relation_nodes[r, 0]:
-                    push_applicable_edges(d, child, r, value)
+                    push_applicable_relation_edges(d, child, r, value)
                 elif set_may_enable_event(d, child, r):
                     push_edge(d, np.int64(-1))
             # Apply this level's events to the next edge of the result, if its child has grown since the last time.
@@ -177,7 +177,7 @@ def saturated_union(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
                     report_new_vectors(d, q, value, child)
                     group = d.first_event[q]
                     while group >= 0:
-                        push_applicable_edges(d, child, d.event_root[group], value)
+                        push_applicable_relation_edges(d, child, d.event_root[group], value)
                         group = d.next_event[group]
                 i += 1
             else:
@@ -193,7 +193,7 @@ def saturated_union(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
                         label = target
                         target = cached_label_result(d, label, value)
                         if target == codes.UNKNOWN_RESULT:
-                            target = apply_label_unless_empty(
+                            target = apply_label_unless_child_empty(
                                 d, label, value, saturated_union(d, child, rest, q + 1, none)
                             )
                 if target >= 0:

@@ -193,7 +193,7 @@ def record_violations(worker: Any, state: Any, kind: Any, seen: Any, violated: A
 
 
 @inlined
-def successor_violations(t: Any, succ: Any, k: Any) -> Any:
+def successor_violations_and_is_pruned(t: Any, succ: Any, k: Any) -> Any:
     """Return successor `k`'s violated invariants and step properties, as masks, and whether a constraint prunes it."""
     row = succ[k, 2]
     flags, step_flags = t.row_info[row, codes.ROW_FLAGS], np.int64(succ[k, 1])
@@ -208,10 +208,10 @@ def successor_violations(t: Any, succ: Any, k: Any) -> Any:
 
 
 @inlined
-def judge_successor(t: Any, worker: Any, state: Any, k: Any) -> Any:
+def count_step_and_record_violations(t: Any, worker: Any, state: Any, k: Any) -> Any:
     """Count successor `k`'s action and record new violations; return False where a constraint prunes the successor."""
     worker.fired[worker.succ[k, 0]] += 1
-    bad, over, pruned = successor_violations(t, worker.succ, k)
+    bad, over, pruned = successor_violations_and_is_pruned(t, worker.succ, k)
     record_violations(worker, state, codes.EVENT_BAD_STATE, codes.STATS_SEEN, bad)
     record_violations(worker, state, codes.EVENT_BAD_STEP, codes.STATS_STEP_SEEN, over)
     return not pruned
@@ -265,7 +265,7 @@ def abort_to_grow(t: Any, what: Any) -> None:
 
 
 @jit
-def request_python(t: Any, kind: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> None:
+def append_request_to_python(t: Any, kind: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> None:
     """File a request to Python."""
     n = t.meta[codes.META_ASKED]
     if n >= len(t.asked):
@@ -282,7 +282,7 @@ def find_or_request(t: Any, pairs: Any, entries: Any, key: Any, kind: Any, a: An
     if found == codes.MISSING:
         if maps.is_map_full(t.meta[entries], pairs):
             abort_to_grow(t, codes.GROW_MAP)
-        request_python(t, kind, a, b, 0, 0, 0)
+        append_request_to_python(t, kind, a, b, 0, 0, 0)
         t.meta[entries] += 1
         maps.store_value(pairs, key, codes.REQUEST_PENDING)
     return found if found >= 0 else codes.MISSING

@@ -148,12 +148,12 @@ def inbox_codes_marking_violations(number: Any, violated: Any) -> Any:
 
 
 @inlined
-def replica_slot_count(t: Any, columns: Any) -> Any:
+def slot_count_of_flat_state(t: Any, columns: Any) -> Any:
     """Return the number of slots of a flat state; each slot has two columns, a local state and an inbox."""
     return (columns - t.meta[META_SLOT_BASE]) >> 1
 
 
 @inlined
-def first_inbox_column(t: Any, columns: Any) -> Any:
+def first_inbox_column_of_flat_state(t: Any, columns: Any) -> Any:
     """Return the first inbox column of a flat state, given its number of columns."""
     return (columns + t.meta[META_SLOT_BASE]) >> 1

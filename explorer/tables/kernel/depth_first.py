@@ -60,7 +60,7 @@ def depth_set_place(keys: Any, words: Any, place: Any) -> Any:
 
 
 @inlined
-def full_array_code(worker: Any, stack: Any, met: Any, top: Any, count: Any) -> Any:
+def full_array_or_turn_over_code(worker: Any, stack: Any, met: Any, top: Any, count: Any) -> Any:
     """Return the array that may have no room for the next successors: STACK_FULL, SET_FULL or 0."""
     depths, most = stack.depths, len(worker.succ)
     if top + most >= len(depths) or depths[top - 1] + 1 >= len(worker.states):
@@ -71,7 +71,9 @@ def full_array_code(worker: Any, stack: Any, met: Any, top: Any, count: Any) -> 
 
 
 @inlined
-def is_skipped(t: Any, worker: Any, met: Any, packing: Any, depth: Any, limit: Any, image: Any, words: Any) -> Any:
+def is_too_deep_or_reached_shallower(
+    t: Any, worker: Any, met: Any, packing: Any, depth: Any, limit: Any, image: Any, words: Any
+) -> Any:
     """Return whether a state is too deep to expand, or was reached at a smaller depth since it was pushed."""
     if limit <= 0 or depth >= limit:
         return limit > 0
@@ -134,14 +136,14 @@ def search_depth_first(
     while top > 0:
         stats[STATS_TOP], stats[STATS_COUNT] = top, count
         # Stop between two states: at the end of the turn, or before an array might have no room.
-        why = TURN_OVER if expanded >= turn else full_array_code(worker, stack, met, top, count)
+        why = TURN_OVER if expanded >= turn else full_array_or_turn_over_code(worker, stack, met, top, count)
         if why:
             return why
         # The state on top becomes the end of the path.
         depth = np.int64(depths[top - 1])
         for c in range(columns):
             path[depth, c] = stack.states[top - 1, c]
-        if is_skipped(t, worker, met, packing, depth, limit, image, words):
+        if is_too_deep_or_reached_shallower(t, worker, met, packing, depth, limit, image, words):
             top -= 1
             continue
         n = expand_and_resolve_misses(t, worker, packing, depth, image, words, symmetric, groups)
@@ -158,7 +160,7 @@ def search_depth_first(
         for k in range(n - 1, -1, -1):
             if t.meta[codes.META_COLLECTS]:
                 arrays.collect_state_for_python(worker, succ, k, 2, ~depth)
-            if not arrays.judge_successor(t, worker, depth, k):
+            if not arrays.count_step_and_record_violations(t, worker, depth, k):
                 continue
             pack_canonical_key(t, worker, succ, k, 2, image, packing, words)
             is_new, is_open = store_depth(met, words, 0, depth + 1, limit)
@@ -192,7 +194,7 @@ def pack_canonical_key(
 
 
 @jit
-def insert_starts(met: Any, words: Any) -> Any:
+def insert_starts_into_depth_set(met: Any, words: Any) -> Any:
     """Insert packed states at depth 1, or lower their depth to 1; return the number of new ones."""
     words, count = unowned_array(words), 0
     for i in range(len(words)):
@@ -254,7 +256,7 @@ def advance_walks(t: Any, worker: Any, walks: Any, fingerprints: Any, first: Any
             if n == codes.BUFFER_FULL:
                 worker.stats[codes.STATS_CODE] = codes.MANY_SUCCESSORS
                 return
-            fitting = sort_successors_by_fingerprint(t, fingerprints, succ, n, order, keys)
+            fitting = sort_unpruned_successors_by_fingerprint(t, fingerprints, succ, n, order, keys)
             if fitting <= refused[w]:
                 status[w] = NO_SUCCESSOR if n == 0 else CUT_OFF
                 break
@@ -263,7 +265,7 @@ def advance_walks(t: Any, worker: Any, walks: Any, fingerprints: Any, first: Any
             for c in range(path.shape[1]):
                 path[at + 1, c] = succ[k, 2 + c]
             taken[w, length[w]] = succ[k, 0]
-            bad, over, _ = arrays.successor_violations(t, succ, k)
+            bad, over, _ = arrays.successor_violations_and_is_pruned(t, succ, k)
             record_first_walk_violations(walks.broken, w, length[w], 0, STATE_BITS, bad)
             record_first_walk_violations(walks.broken, w, length[w], STATE_BITS, STEP_BITS, over)
             length[w] += 1
@@ -280,11 +282,11 @@ def draw_walk_seeds_and_starts(seed: Any, first: Any, seeds: Any, chosen: Any, s
 
 
 @inlined
-def sort_successors_by_fingerprint(t: Any, fingerprints: Any, succ: Any, n: Any, order: Any, keys: Any) -> Any:
+def sort_unpruned_successors_by_fingerprint(t: Any, fingerprints: Any, succ: Any, n: Any, order: Any, keys: Any) -> Any:
     """Write the indices of the successors that are not pruned, ordered by fingerprint; return their number."""
     fitting = 0
     for k in range(n):
-        if arrays.successor_violations(t, succ, k)[2]:
+        if arrays.successor_violations_and_is_pruned(t, succ, k)[2]:
             continue
         total = fingerprints.rows[succ[k, 2]]
         for c in range(3, succ.shape[1]):

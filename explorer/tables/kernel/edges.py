@@ -48,7 +48,7 @@ def evaluate_property_on_rows(t: Any, root: Any, kind: Any, rows: Any, verdicts:
                 continue
             leaf = walk_while_row_answers(t, root, row, me, peer)
             if leaf < 0 or t.nodes[leaf, codes.NODE_KIND] != codes.LEAF:
-                arrays.request_python(t, codes.ASK_PATH, root, row, me, peer, codes.NONE)
+                arrays.append_request_to_python(t, codes.ASK_PATH, root, row, me, peer, codes.NONE)
                 verdict = np.int64(codes.MISSING)
             elif t.nodes[leaf, codes.NODE_A] == 0:
                 verdict = np.int64(0)
@@ -82,7 +82,7 @@ def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any) -> Any
             return edges
         # Write an edge for each successor, and one for each step that only an exhausted bound disables.
         for k in range(n):
-            _, _, pruned = arrays.successor_violations(t, succ, k)
+            _, _, pruned = arrays.successor_violations_and_is_pruned(t, succ, k)
             found.sources[edges], found.labels[edges] = which[i], succ[k, 0]
             if pruned:
                 found.owners[edges] = BEYOND

@@ -332,7 +332,9 @@ def packed_value_of_id(t: Any, hides: Any, f: Any, field: Any) -> Any:
 
 
 @inlined
-def pack_successor_key(t: Any, packing: Any, worker: Any, at: Any, k: Any, hides: Any, words: Any) -> Any:
+def pack_successor_key_from_source_key(
+    t: Any, packing: Any, worker: Any, at: Any, k: Any, hides: Any, words: Any
+) -> Any:
     """Write the packed key of successor `k` to words[1], given its source's key in words[0]; return if they differ."""
     states, succ = worker.states, worker.succ
     for w in range(words.shape[1]):
@@ -358,7 +360,7 @@ def test_and_set_recent_successor(recent: Any, words: Any, k: Any, place: Any) -
 
 
 @inlined
-def bare_array_or_none(images: Any) -> Any:
+def unowned_array_or_none(images: Any) -> Any:
     """Return an array without an owner, or None for None."""
     if images is None:
         return None
@@ -412,7 +414,7 @@ def append_successor(
     Returns 0 for a self-loop and for a successor in the recent-successors cache. words[0] holds the packed state.
     """
     if images is None:
-        if not pack_successor_key(t, packing, worker, at, k, hides, words):
+        if not pack_successor_key_from_source_key(t, packing, worker, at, k, hides, words):
             return np.int64(0)
     else:
         pack_canonical_row(t, packing, images, k, 0, words, 1)
@@ -430,7 +432,7 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
     # The small cache `recent` drops duplicates that recur soon, before they cost a place in the large buffers.
     words, recent = stack_array(2, found.words.shape[2]), stack_array(RECENT_PLACES, found.words.shape[2])
     forget_recent_successors(recent)
-    best = bare_array_or_none(images)
+    best = unowned_array_or_none(images)
     room, fullest, hides = found.rows.shape[1], np.int64(0), has_hidden_columns(t)
     collects = len(worker.collected) > 0
     stats[codes.STATS_CODE] = codes.OK
@@ -459,7 +461,7 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
         for k in range(n):
             if not notable:
                 worker.fired[succ[k, 0]] += 1
-            pruned = notable and not arrays.judge_successor(t, worker, which[i], k)
+            pruned = notable and not arrays.count_step_and_record_violations(t, worker, which[i], k)
             if collects:
                 arrays.collect_successor_for_python(t, worker, which[i], k, pruned)
             if pruned:

@@ -82,7 +82,7 @@ def home_place(shape: Any, mixed: Any) -> Any:
 
 
 @inlined
-def read_64_bits(words: Any, place: Any, position: Any) -> Any:
+def read_64_bits_of_words(words: Any, place: Any, position: Any) -> Any:
     """Return 64 bits of packed words from a bit position on, padded with zeros."""
     w, s = position >> 6, position & 63
     value = words[place, w] >> np.uint64(s)
@@ -96,7 +96,9 @@ def encode_entry_head(shape: Any, words: Any, place: Any, mixed: Any) -> Any:
     """Return the first eight bytes of an entry for packed words, given the result of `hash_words`."""
     rest = (scale_to_capacity(shape, mixed) & _HOME_MASK) >> np.uint64(shape[SCALE])
     rest = (rest << np.uint64(shape[OWNER_BITS])) | ((mixed >> np.uint64(HOME_BITS)) & low_bits_mask(shape[OWNER_BITS]))
-    return (rest << np.uint64(shape[SHIFT])) | (read_64_bits(words, place, MIXED_BITS) & low_bits_mask(shape[SHIFT]))
+    return (rest << np.uint64(shape[SHIFT])) | (
+        read_64_bits_of_words(words, place, MIXED_BITS) & low_bits_mask(shape[SHIFT])
+    )
 
 
 @inlined
@@ -106,7 +108,7 @@ def entry_head_at(keys: Any, shape: Any, at: Any) -> Any:
 
 
 @inlined
-def bit_position_of_byte(shape: Any, offset: Any) -> Any:
+def word_bit_of_entry_byte(shape: Any, offset: Any) -> Any:
     """Return the bit position in packed words at which the entry's byte `offset` begins."""
     return MIXED_BITS + shape[SHIFT] + 8 * (offset - HEAD_BYTES)
 
@@ -117,7 +119,7 @@ def matches_entry_tail(keys: Any, shape: Any, at: Any, words: Any, place: Any) -
     same = True
     for offset in range(HEAD_BYTES, shape[STRIDE], 8):
         held = load64(keys, at * shape[STRIDE] + offset)
-        same &= (held ^ read_64_bits(words, place, bit_position_of_byte(shape, offset))) & entry_byte_mask(
+        same &= (held ^ read_64_bits_of_words(words, place, word_bit_of_entry_byte(shape, offset))) & entry_byte_mask(
             shape, offset
         ) == 0
     return same
@@ -127,13 +129,13 @@ def matches_entry_tail(keys: Any, shape: Any, at: Any, words: Any, place: Any) -
 def write_entry(keys: Any, shape: Any, at: Any, words: Any, place: Any, head: Any) -> None:
     """Write the entry for words[place] at place `at` of the table, given its first eight bytes `head`."""
     for offset in range(0, shape[STRIDE], 8):
-        value = head if offset == 0 else read_64_bits(words, place, bit_position_of_byte(shape, offset))
+        value = head if offset == 0 else read_64_bits_of_words(words, place, word_bit_of_entry_byte(shape, offset))
         mask, to = entry_byte_mask(shape, offset), at * shape[STRIDE] + offset
         store64(keys, to, (load64(keys, to) & ~mask) | (value & mask))
 
 
 @inlined
-def read_entry(keys: Any, places: Any, shape: Any, at: Any, words: Any, n: Any) -> Any:
+def read_entry_except_mixed_bits(keys: Any, places: Any, shape: Any, at: Any, words: Any, n: Any) -> Any:
     """Restore the packed words of an entry to words[n], except their mixed bits; return the mixed number."""
     head = entry_head_at(keys, shape, at)
     for w in range(words.shape[1]):
@@ -141,7 +143,7 @@ def read_entry(keys: Any, places: Any, shape: Any, at: Any, words: Any, n: Any) 
     set_bits(words, n, MIXED_BITS, head & low_bits_mask(shape[SHIFT]))
     for offset in range(HEAD_BYTES, shape[STRIDE], 8):
         value = load64(keys, at * shape[STRIDE] + offset) & entry_byte_mask(shape, offset)
-        set_bits(words, n, bit_position_of_byte(shape, offset), value)
+        set_bits(words, n, word_bit_of_entry_byte(shape, offset), value)
     rest = head >> np.uint64(shape[SHIFT])
     owner = rest & low_bits_mask(shape[OWNER_BITS]) if shape[OWNER_BITS] != 0 else np.uint64(shape[OWNER])
     home = np.uint64(at - np.int64(places[at]) + 1)
@@ -254,7 +256,7 @@ def shift_displacements(places: Any, at: Any, end: Any) -> None:
 
 
 @inlined
-def prefetch_home(keys: Any, places: Any, shape: Any, words: Any, place: Any) -> Any:
+def hash_words_and_prefetch_home(keys: Any, places: Any, shape: Any, words: Any, place: Any) -> Any:
     """Prefetch the home of packed words; return the result of `hash_words`."""
     mixed = hash_words(words, place)
     home = home_place(shape, mixed)
@@ -278,7 +280,7 @@ def insert_rows(
     mixed, shape = stack_array(1, PREFETCH_DISTANCE), layout_as_tuple(table)
     limit = np.int64(shape[CAPACITY] * MAX_HASH_SET_LOAD) - table[ENTRIES] + new_n  # of new states
     for i in range(first, smaller(first + PREFETCH_DISTANCE, last)):
-        mixed[0, i % PREFETCH_DISTANCE] = prefetch_home(keys, places, shape, words, i)
+        mixed[0, i % PREFETCH_DISTANCE] = hash_words_and_prefetch_home(keys, places, shape, words, i)
     for i in range(first, last):
         if new_n >= limit:
             return i, new_n
@@ -290,7 +292,9 @@ def insert_rows(
                 new[new_n, c] = rows[i, c]
             new_n += 1
         if i + PREFETCH_DISTANCE < last:
-            mixed[0, i % PREFETCH_DISTANCE] = prefetch_home(keys, places, shape, words, i + PREFETCH_DISTANCE)
+            mixed[0, i % PREFETCH_DISTANCE] = hash_words_and_prefetch_home(
+                keys, places, shape, words, i + PREFETCH_DISTANCE
+            )
     return last, new_n
 
 
@@ -328,7 +332,7 @@ def copy_entries_to_larger(
     for at in range(len(places)):
         if places[at] == 0:
             continue
-        mixed = read_entry(keys, places, shape, at, words, 0)
+        mixed = read_entry_except_mixed_bits(keys, places, shape, at, words, 0)
         home = home_place(new, mixed)
         free = larger(free, home)
         if free - home >= MOST_DISPLACEMENT:
@@ -352,7 +356,7 @@ def write_words_of_entries(keys: Any, places: Any, layout: Any, words: Any) -> A
     for at in range(len(places)):
         if places[at] == 0:
             continue
-        unmix(words, n, read_entry(keys, places, shape, at, words, n))
+        unmix(words, n, read_entry_except_mixed_bits(keys, places, shape, at, words, n))
         n += 1
     return n
 

@@ -35,7 +35,7 @@ def apply_inbox_operation(t: Any, inbox: Any, op: Any, groups: Any) -> Any:
     if maps.is_map_full(t.meta[codes.META_OPERATIONS], t.operated):
         arrays.abort_to_grow(t, codes.GROW_MAP)
     if t.operations[op, 2] == PYTHON_RULE:
-        arrays.request_python(t, codes.ASK_OPERATION, inbox, op, 0, 0, 0)
+        arrays.append_request_to_python(t, codes.ASK_OPERATION, inbox, op, 0, 0, 0)
         return np.int64(codes.MISSING)
     if groups is None:
         result = change_inbox_message_count(t, inbox, op)
@@ -53,7 +53,7 @@ def apply_inbox_operation(t: Any, inbox: Any, op: Any, groups: Any) -> Any:
 
 
 @inlined
-def inbox_items_and_room(t: Any, inbox: Any) -> Any:
+def inbox_items_span_and_free_place(t: Any, inbox: Any) -> Any:
     """Return the place and the number of an inbox content's items, and a free place for a changed copy of them."""
     start, n = np.int64(t.contents[inbox, codes.CONTENT_START]), np.int64(t.contents[inbox, codes.CONTENT_COUNT])
     free = t.meta[codes.META_CONTENT_ITEMS]
@@ -74,7 +74,7 @@ def write_inbox_item(t: Any, place: Any, message: Any, count: Any) -> Any:
 def change_inbox_message_count(t: Any, inbox: Any, op: Any) -> Any:
     """Change a message's count in an inbox content as operation `op` says; return the new content, or REFUSED."""
     message = t.operations[op, 1]
-    start, n, free = inbox_items_and_room(t, inbox)
+    start, n, free = inbox_items_span_and_free_place(t, inbox)
     # Copy the items, which are ordered by message, and change the count of one. An item may be dropped at the count 0.
     # A message without an item is inserted if the rule has a count for absent messages.
     end, seen = free, False
@@ -104,7 +104,7 @@ def change_inbox_message_count(t: Any, inbox: Any, op: Any) -> Any:
 def remove_message_group(t: Any, inbox: Any, op: Any) -> Any:
     """Remove a group of messages from an inbox content; return the resulting content."""
     group = t.operations[op, 1] + 1
-    start, n, free = inbox_items_and_room(t, inbox)
+    start, n, free = inbox_items_span_and_free_place(t, inbox)
     end = free
     for k in range(start, start + n):
         if t.messages[t.content_items[k, 0], 2] != group:
@@ -121,7 +121,7 @@ def change_inbox_channel(t: Any, inbox: Any, op: Any) -> Any:
     """
     message, change = t.operations[op, 1], t.operations[op, 3]
     channel = t.messages[message, 2]
-    start, n, free = inbox_items_and_room(t, inbox)
+    start, n, free = inbox_items_span_and_free_place(t, inbox)
     # Find the channel's length, and whether the message is in it, or is its oldest one.
     length, is_there, is_oldest = 0, False, False
     for k in range(start, start + n):
@@ -217,7 +217,7 @@ def intern_inbox_images(t: Any, content: Any) -> None:
     if t.permuted_contents[content, 0] >= 0:
         return
     for g in range(t.meta[codes.META_PERMUTATIONS] - 1, -1, -1):
-        start, n, free = inbox_items_and_room(t, content)
+        start, n, free = inbox_items_span_and_free_place(t, content)
         for k in range(n):  # the images of the items, sorted by insertion
             message, count = t.permuted_messages[g, t.content_items[start + k, 0]], t.content_items[start + k, 1]
             j = k
@@ -365,7 +365,7 @@ def evaluate_row_properties(t: Any, row: Any) -> None:
                 leaf = walk_while_row_answers(t, root, row, me, peer)
                 if leaf < 0 or t.nodes[leaf, codes.NODE_KIND] != codes.LEAF:
                     missing = True
-                    arrays.request_python(t, codes.ASK_PATH, root, row, me, peer, codes.NONE)
+                    arrays.append_request_to_python(t, codes.ASK_PATH, root, row, me, peer, codes.NONE)
                 elif t.nodes[leaf, codes.NODE_A] == 0:
                     if t.properties[p, 2]:
                         flags |= codes.PRUNED_ROW
@@ -394,7 +394,7 @@ def evaluate_step_properties(t: Any, row: Any, target: Any) -> Any:
             leaf = walk_while_row_answers(t, root, row, before, after)
             if leaf < 0 or t.nodes[leaf, codes.NODE_KIND] != codes.LEAF:
                 missing = True
-                arrays.request_python(t, codes.ASK_PATH, root, row, before, after, codes.NONE)
+                arrays.append_request_to_python(t, codes.ASK_PATH, root, row, before, after, codes.NONE)
             elif t.nodes[leaf, codes.NODE_A] == 0:
                 flags |= codes.STEP_PRUNED if t.step_properties[p, 1] else codes.step_flags_for_violation(p)
     return np.int64(codes.MISSING) if missing else flags

@@ -140,7 +140,7 @@ def pack_canonical_rows(t: Any, packing: Any, states: Any, words: Any, owner: An
 
 
 @jit
-def repack(words: Any, old: Any, again: Any, new: Any, owner: Any) -> None:
+def repack_states(words: Any, old: Any, again: Any, new: Any, owner: Any) -> None:
     """Convert packed words from the fields of one packing to those of another; write the partition that owns each."""
     words, again, owner = unowned_array(words), unowned_array(again), unowned_array(owner)
     for i in range(len(words)):
@@ -159,7 +159,7 @@ def repack_state(words: Any, place: Any, old: Any, again: Any, to: Any, new: Any
 
 
 @jit
-def pack_plain_rows(states: Any, packing: Any, words: Any) -> None:
+def pack_rows_of_numbers(states: Any, packing: Any, words: Any) -> None:
     """Pack rows of numbers as they are, without table lookups; `words` must be zero."""
     states, words = unowned_array(states), unowned_array(words)
     for i in range(len(states)):
@@ -168,7 +168,7 @@ def pack_plain_rows(states: Any, packing: Any, words: Any) -> None:
 
 
 @jit
-def unpack_plain_rows(words: Any, packing: Any, states: Any) -> None:
+def unpack_rows_of_numbers(words: Any, packing: Any, states: Any) -> None:
     """Unpack rows of plain numbers."""
     states, words = unowned_array(states), unowned_array(words)
     for i in range(len(states)):
@@ -202,7 +202,7 @@ SPARE_CLUSTER_ROOM_STATES = 1 << 8  # states of extra room: a thread's view of t
 def column_value_code(t: Any, packing: Any, column: Any, held: Any) -> Any:
     """Return the packed value of a single-column field that has the value `held`."""
     code = held
-    if column >= codes.first_inbox_column(t, len(packing.field_of)):
+    if column >= codes.first_inbox_column_of_flat_state(t, len(packing.field_of)):
         code = np.int64(t.inbox_codes[held] & codes.CODE_MASK)
     elif column >= t.meta[codes.META_SLOT_BASE]:
         code = np.int64(t.local_codes[held])
@@ -237,7 +237,7 @@ def entry_holds_cluster_contents(t: Any, packing: Any, entry: Any, f: Any, rows:
 
 
 @jit
-def write_cluster_contents(t: Any, packing: Any, f: Any, rows: Any, row: Any, column: Any, short: Any) -> Any:
+def append_cluster_contents(t: Any, packing: Any, f: Any, rows: Any, row: Any, column: Any, short: Any) -> Any:
     """Write the contents of cluster `f` with the next id; return their entry, which is not yet published."""
     first, last = packing.firsts[f], packing.firsts[f + 1]
     at = add_atomically(t.meta, codes.META_CLUSTER_ITEMS, codes.CLUSTER_HEAD_SIZE + last - first)
@@ -258,7 +258,7 @@ def intern_cluster_contents(t: Any, packing: Any, f: Any, rows: Any, row: Any, c
         entry = t.cluster_table[i]
         if entry == 0:
             if own == 0:
-                own = write_cluster_contents(t, packing, f, rows, row, column, short)
+                own = append_cluster_contents(t, packing, f, rows, row, column, short)
             entry = compare_and_swap(t.cluster_table, i, 0, own)
             if entry == 0:
                 entry = own

@@ -18,7 +18,7 @@ from kraftcheck.explorer.tables.kernel.tree_walk import ALL_SLOTS, ROW_INBOXES, 
 
 
 @jit
-def local_after_change(t: Any, local: Any, change: Any) -> Any:
+def find_local_after_change_or_request(t: Any, local: Any, change: Any) -> Any:
     """Return the local state after a change of some fields, or MISSING after one request to Python."""
     key = codes.pair_key(change, local)
     return arrays.find_or_request(t, t.changed_locals, codes.META_LOCAL_CHANGES, key, codes.ASK_CHANGE, local, change)
@@ -44,7 +44,7 @@ def write_row_after_delta(t: Any, row: Any, delta: Any, place: Any) -> Any:
                 t.rows[place, c] = 0
             continue
         if value < 0:
-            value = local_after_change(t, t.rows[row, column], ~value)
+            value = find_local_after_change_or_request(t, t.rows[row, column], ~value)
             missing |= value < 0
         t.rows[place, column] = t.rows[place, column] & t.assignments[k, 2] | value
     if missing:
@@ -130,7 +130,7 @@ def list_internal_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
             leaf = walk_while_row_answers(t, root, row, local, 0)
             if leaf < 0 or t.nodes[leaf, codes.NODE_KIND] == codes.UNKNOWN:
                 missing = True
-                arrays.request_python(t, codes.ASK_PATH, root, row, local, 0, codes.NONE)
+                arrays.append_request_to_python(t, codes.ASK_PATH, root, row, local, 0, codes.NONE)
                 continue
             first, count = t.nodes[leaf, codes.NODE_A], t.nodes[leaf, codes.NODE_OUTCOMES]
             if start + n + count + 2 >= len(t.row_items):
@@ -286,7 +286,7 @@ def resolve_miss(t: Any, worker: Any, i: Any, symmetric: Any, groups: Any) -> An
         at = worker.misses[i, 4]
         leaf = walk_tree(t, t.rows, b, ALL_SLOTS, a, c, np.int64(0), worker.states, at, ROW_INBOXES)
         if leaf < 0 or t.nodes[leaf, codes.NODE_KIND] != codes.LEAF:
-            arrays.request_python(t, codes.ASK_PATH, a, b, c, 0, at)
+            arrays.append_request_to_python(t, codes.ASK_PATH, a, b, c, 0, at)
             return False
     # The last kinds occur under a symmetry only.
     if symmetric is not None:

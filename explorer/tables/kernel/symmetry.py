@@ -67,7 +67,7 @@ def write_least_images(t: Any, worker: Any, states: Any, images: Any) -> Any:
 
 
 @jit
-def write_globally_least_images(
+def write_least_images_by_shared_ids(
     t: Any, rows: Any, controls: Any, contents: Any, slots: Any, classes: Any, image: Any, least: Any
 ) -> None:
     """Write the least image of each state under the symmetry group, compared by ids that all processes share.

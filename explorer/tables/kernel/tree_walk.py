@@ -120,7 +120,7 @@ def walk_while_row_answers(t: Any, node: Any, row: Any, me: Any, peer: Any) -> A
 
 
 @jit
-def next_unanswered_request(t: Any, first: Any, last: Any, states: Any, inboxes: Any) -> Any:
+def first_unanswered_python_request(t: Any, first: Any, last: Any, states: Any, inboxes: Any) -> Any:
     """Return the index of the first request to Python without a result in its decision tree, or `last`."""
     states = unowned_array(states)
     for i in range(first, last):

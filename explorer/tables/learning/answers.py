@@ -75,7 +75,7 @@ class PythonMissHandler:
         for number, (kind, a, b, c, d, e) in enumerate(tables.asked[:count].tolist()):
             if kind == codes.ASK_PATH:
                 if number >= known:
-                    known = tree_walk.next_unanswered_request(tables, number, count, worker.states, inboxes)
+                    known = tree_walk.first_unanswered_python_request(tables, number, count, worker.states, inboxes)
                 if number == known:
                     self._answer_path(a, b, c, d, None if e < 0 else worker.states[e, inboxes:].tolist())
             elif (kind, a, b) not in done:

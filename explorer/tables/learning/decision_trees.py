@@ -48,7 +48,7 @@ from kraftcheck.explorer.tables.learning.growing_tables import (
     require_id_below,
 )
 from kraftcheck.explorer.tables.learning.interner import Interner
-from kraftcheck.explorer.tables.learning.shared_sets import ElementTestFunction, KnownElements, may_pass_test
+from kraftcheck.explorer.tables.learning.shared_sets import ElementTestFunction, KnownElementsWithTests, may_pass_test
 from kraftcheck.explorer.transition_system import LabelTable
 from kraftcheck.spec.kinds import may_be_record
 from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Projection, Property
@@ -56,7 +56,7 @@ from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Map, Record, Value, field_names, field_types, typed_key, with_fields
 
 
-class TrackedRecord(NamedTuple):
+class RecordWithFieldQueries(NamedTuple):
     """A record whose fields are read: the queries that read it, and the query of the whole with its answer."""
 
     record: Record
@@ -126,7 +126,7 @@ class ReadLog:
         value = interner.shared.values[index][answer]
         if self.by_field and index in interner.shared.records:
             whole, queries = ((codes.SHARED, column, 0), answer), interner.shared.queries[index]
-            source = TrackedRecord(value, queries, answer, codes.SHARED_QUERY, column, whole)
+            source = RecordWithFieldQueries(value, queries, answer, codes.SHARED_QUERY, column, whole)
             self._ask(source, CLASS_QUERY_KEY, type)  # its answer also decides whether the value is a record
             if isinstance(value, Record):
                 self.used_proxies = True
@@ -153,7 +153,7 @@ class ReadLog:
             def note(key: Value, passes: ElementTestFunction | None) -> None:
                 self.awaited.setdefault((index, key), passes)
 
-            self._sets[name] = SetProxy(KnownElements(places, sets.tests[index], has_at, note), has), has
+            self._sets[name] = SetProxy(KnownElementsWithTests(places, sets.tests[index], has_at, note), has), has
         return self._sets[name][0]
 
     def change_of(self, name: str, value: Any, *, is_minimal: bool = False) -> SetChange | None:
@@ -171,7 +171,9 @@ class ReadLog:
             query = self._interner.inboxes.queries.number(read.name, project)
             return ProjectionProxy(self._interner.slots, partial(self._read_inbox, query))
         if self.by_field:
-            query = self._interner.queries.number(("own", read.name), partial(_projected_or_whole_answer, project))
+            query = self._interner.queries.number(
+                ("own", read.name), partial(_projection_or_whole_replica_answer, project)
+            )
             return ProjectionProxy(self._interner.slots, partial(self._read_part, query))
         query = self._interner.queries.number(("projection", read.name), project)
         return ProjectionProxy(self._interner.slots, partial(self._read_replica, query))
@@ -211,7 +213,7 @@ class ReadLog:
     def steps(
         self, calls: HandlerCaller, action: Action, me: Any, message: Any, piece: int | None, *, tracks: bool
     ) -> list[Step]:
-        """Call an action or a piece of it, and record its reads; return its steps: see `_steps_without_proxies`."""
+        """Call an action or a piece of it, and record its reads; see `_steps_as_deltas_without_proxies`."""
         given = self.arguments(action)
         if me is not None:
             self._replicas[me.id] = me
@@ -221,7 +223,7 @@ class ReadLog:
             message,
             given,
             partial(self.whole, action),
-            partial(_steps_without_proxies, log=self, tracks=tracks) if self.by_field else None,
+            partial(_steps_as_deltas_without_proxies, log=self, tracks=tracks) if self.by_field else None,
             filters=bool(self._interner.shared.sets.elements),
             piece=piece,
         )
@@ -272,12 +274,12 @@ class ReadLog:
             given[read.name] = Map((key, value) for key, value in pairs if value is not NOT_PROJECTED)
         return given
 
-    def _local_source(self, role: int, local: int) -> TrackedRecord:
+    def _local_source(self, role: int, local: int) -> RecordWithFieldQueries:
         queries = self._interner.queries
         whole = (codes.LOCAL_QUERY, WHOLE_LOCAL_QUERY, role), queries.answer(WHOLE_LOCAL_QUERY, local)
-        return TrackedRecord(self._interner.locals[local], queries, local, codes.LOCAL_QUERY, role, whole)
+        return RecordWithFieldQueries(self._interner.locals[local], queries, local, codes.LOCAL_QUERY, role, whole)
 
-    def _read_field(self, source: TrackedRecord, outer: FieldPath, inner: FieldPath) -> RecordProxy | None:
+    def _read_field(self, source: RecordWithFieldQueries, outer: FieldPath, inner: FieldPath) -> RecordProxy | None:
         """Record the read of a field, or of the whole record at `outer`; return a proxy if the field is a record."""
         path = (*outer, *inner)
         if source.whole[0] in self.path or any(
@@ -287,7 +289,7 @@ class ReadLog:
         if not path:
             self._note(*source.whole)
             return None
-        if inner and _may_hold_record(_value_at_path(path[:-1], source.record).__class__, path[-1]):
+        if inner and _may_field_hold_record(_value_at_path(path[:-1], source.record).__class__, path[-1]):
             self._ask(source, ("class", *path), lambda record: type(_value_at_path(path, record)))
             value = _value_at_path(path, source.record)
             if isinstance(value, Record):
@@ -296,7 +298,7 @@ class ReadLog:
         self._ask(source, ("field", *path), partial(_value_at_path, path))
         return None
 
-    def _ask(self, source: TrackedRecord, key: QueryKey, function: Callable[[Any], Value]) -> None:
+    def _ask(self, source: RecordWithFieldQueries, key: QueryKey, function: Callable[[Any], Value]) -> None:
         number = source.queries.number(key, function)
         self._note((source.kind, number, source.at), source.queries.answer(number, source.place))
 
@@ -310,19 +312,19 @@ def _value_at_path(path: FieldPath, record: Record) -> Any:
 
 
 @cache
-def _may_hold_record(kind: type[Record], field: str) -> bool:
+def _may_field_hold_record(kind: type[Record], field: str) -> bool:
     with suppress(NameError):  # of an annotation that does not resolve
         return may_be_record(field_types(kind)[field])
     return False
 
 
-def _projected_or_whole_answer(project: Callable[[Record], Value], record: Record) -> Value:
+def _projection_or_whole_replica_answer(project: Callable[[Record], Value], record: Record) -> Value:
     """Return the projection of a record, or `WHOLE_REPLICA_ANSWER` if the projection is the record itself."""
     value = project(record)
     return WHOLE_REPLICA_ANSWER if value is record else value
 
 
-def _steps_without_proxies(made: Iterable[Any], log: ReadLog, *, tracks: bool) -> list[Any]:
+def _steps_as_deltas_without_proxies(made: Iterable[Any], log: ReadLog, *, tracks: bool) -> list[Any]:
     """Return a handler's steps without proxies, as deltas of exploded sets and, if `tracks` is set, of peers."""
     steps = list(made)
     if not log.used_proxies or not all(isinstance(step, Step) for step in steps):
@@ -342,11 +344,11 @@ def _delta_steps(steps: list[Step], changes: list[dict[str, SetChange]], log: Re
     """
     written = {one.__key__ for step in steps for one in step.writes if _is_changed_proxy(one)}
     put = {name for sets in changes for name in sets}
-    rests = [_rest_of_step_beside_deltas(step, written, put) for step in steps]
+    rests = [_step_without_delta_parts(step, written, put) for step in steps]
     alike: dict[Step, set[Any]] = defaultdict(set)
     plain: dict[Step, set[str]] = defaultdict(set)  # fields that a step sets to a value that is no change
     for step, sets, rest in zip(steps, changes, rests, strict=True):
-        whole, puts = _plain_parts(step, written, put - sets.keys())
+        whole, puts = _whole_values_where_others_have_deltas(step, written, put - sets.keys())
         alike[rest].add(typed_key((_peer_changes(step), tuple(sets.items()), whole, puts)))
         plain[rest].update(dict(puts))
     for step, sets, rest in zip(steps, changes, rests, strict=True):
@@ -356,13 +358,15 @@ def _delta_steps(steps: list[Step], changes: list[dict[str, SetChange]], log: Re
         yield _as_delta_step(step, kept, is_sure=is_sure)
 
 
-def _plain_parts(step: Step, written: Set[Value], put: Set[str]) -> tuple[tuple[Record, ...], FieldItems]:
+def _whole_values_where_others_have_deltas(
+    step: Step, written: Set[Value], put: Set[str]
+) -> tuple[tuple[Record, ...], FieldItems]:
     """Return the whole replicas, and values of shared fields, that a step has where another one has a delta."""
     whole = (unwrap(one) for one in step.writes if not _is_changed_proxy(one) and one.id in written)
     return tuple(whole), tuple((name, unwrap(value)) for name, value in step.puts if name in put)
 
 
-def _rest_of_step_beside_deltas(step: Step, written: Set[Value], put: Set[str]) -> Step:
+def _step_without_delta_parts(step: Step, written: Set[Value], put: Set[str]) -> Step:
     """Return a step without the replicas and shared fields that some step changes by a delta."""
     parts = {name: unwrap(getattr(step, name)) for name in field_names(Step) if name not in ("writes", "puts")}
     writes = tuple(one.id if one.id in written else unwrap(one) for one in step.writes)

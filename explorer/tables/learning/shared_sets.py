@@ -64,7 +64,7 @@ class ExplodedSets:
         self.first: dict[int, int] = {}
         self.room: dict[int, int] = {}  # number of its columns
         self.elements: dict[int, dict[Value, int]] = {}
-        self.tests: dict[int, dict[Value, ElementTest]] = {}
+        self.tests: dict[int, dict[Value, MemoizedElementTest]] = {}
         self.columns = self.changes = 0
         self.mixed: set[int] = set()  # fields whose elements may be equal and distinct, as 1 and True are
         self.is_allowed = True
@@ -195,10 +195,12 @@ NoteTest = Callable[[Value, ElementTestFunction | None], None]
 """Function that records a test of elements under a key; None for an iteration over the whole set."""
 
 
-class KnownElements:
+class KnownElementsWithTests:
     """The known elements of an exploded set, with a record of each test that a new element could pass."""
 
-    def __init__(self, known: dict[Value, int], tests: dict[Value, ElementTest], has_at: HasAt, note: NoteTest) -> None:
+    def __init__(
+        self, known: dict[Value, int], tests: dict[Value, MemoizedElementTest], has_at: HasAt, note: NoteTest
+    ) -> None:
         self.known, self._tests = known, tests
         self.has_at, self._note = has_at, note
 
@@ -234,7 +236,7 @@ class KnownElements:
             key, test = self._test(passes, _closure_values(passes))
         self._note(key, test)  # at the end, since a new element would come last
 
-    def _test(self, passes: Any, contents: list[Any]) -> tuple[Value, ElementTest | None]:
+    def _test(self, passes: Any, contents: list[Any]) -> tuple[Value, MemoizedElementTest | None]:
         """Return a test's key, and the test with its current closure; (None, None) if that may hold a proxy."""
         key = (passes.__code__, id(passes.__globals__), *map(_proxy_free_key, contents))
         if _NO_FIXED_KEY in key:
@@ -244,11 +246,11 @@ class KnownElements:
             if len(self._tests) >= MOST_KEPT_ELEMENT_TESTS:
                 self._tests.clear()
             again = FunctionType(passes.__code__, passes.__globals__, closure=tuple(map(CellType, contents)))
-            test = self._tests[key] = ElementTest(self.known, again)
+            test = self._tests[key] = MemoizedElementTest(self.known, again)
         return key, test
 
 
-class ElementTest:
+class MemoizedElementTest:
     """A test with the closure of one call. It is evaluated once for each known element."""
 
     def __init__(self, known: dict[Value, int], passes: ElementTestFunction) -> None:

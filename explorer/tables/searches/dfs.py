@@ -38,7 +38,7 @@ class VisitedDepthTable(depth_first.DepthSetArrays):
         """Insert packed states at depth 1, or lower their depth to 1."""
         if 2 * (self.count + len(words)) > len(self.keys):
             self.grow(2 * (self.count + len(words)))
-        self.count += int(depth_first.insert_starts(self, words))
+        self.count += int(depth_first.insert_starts_into_depth_set(self, words))
 
     def has_at(self, depth: int) -> bool:
         """Return whether some state was reached at `depth`, and at no smaller depth."""

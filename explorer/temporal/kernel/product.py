@@ -156,7 +156,7 @@ def next_unvisited_successor(p: Any, v: Any, edge: Any, m: Any, roots: Any, dept
 
 
 @jit
-def mark_components(p: Any, acceptance: Any, weak: Any, strong: Any, most: Any) -> Any:
+def mark_fair_components(p: Any, acceptance: Any, weak: Any, strong: Any, most: Any) -> Any:
     """Mark the alive nodes by their strongly connected components.
 
     A component gets a number from `most` on if a behaviour within it can be accepted and fair; otherwise its nodes are
@@ -284,7 +284,7 @@ def stutters_fairly(p: Any, v: Any, acceptance: Any, conditions: Any) -> Any:
 
 
 @jit
-def first_fair_node(p: Any, reached: Any, acceptance: Any, conditions: Any) -> Any:
+def first_nodes_with_fair_cycle_and_stutter(p: Any, reached: Any, acceptance: Any, conditions: Any) -> Any:
     """Return the first reached node on a fair cycle, and the first with a fair stutter; -1 for a missing node."""
     found, still = np.int64(-1), np.int64(-1)
     for k in range(reached):
@@ -372,7 +372,7 @@ def gather_label_atom_changes(p: Any, value: Any, changed: Any) -> None:
 
 
 @jit
-def classify_states_by_atoms(held: Any, enabled: Any, begin: Any, p: Any, slots: Any, n: Any) -> Any:
+def classify_states_by_atoms_and_conditions(held: Any, enabled: Any, begin: Any, p: Any, slots: Any, n: Any) -> Any:
     """Assign states from `begin` on to kinds; return the number of states done, and the number of kinds.
 
     States of one kind have the same true atoms and enabled conditions.

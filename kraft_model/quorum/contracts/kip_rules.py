@@ -46,7 +46,7 @@ def is_same_replica(voter: Key, key: Key) -> bool:
     return voter.id == key.id and (voter.directory == key.directory or voter.directory == 0)
 
 
-def own_key_if_voter(me: Replica) -> frozenset[Key]:
+def own_voter_key_as_set(me: Replica) -> frozenset[Key]:
     """Return the set that contains a replica's own voter key; empty for an observer."""
     return frozenset(voter.key for voter in me.voters if is_same_replica(voter.key, me.key))
 
@@ -65,7 +65,7 @@ def endpoints_of_other_voters(me: Replica) -> dict[Key, int]:
     return {voter.key: voter.endpoint for voter in me.voters if not is_same_replica(voter.key, me.key)}
 
 
-def voter_endpoint(me: Replica, host: ModelValue | Nil) -> int:
+def endpoint_of_voter_id(me: Replica, host: ModelValue | Nil) -> int:
     """Return the endpoint of a replica id in the voter set; 0 if the voter set lacks the id."""
     found = {voter.key: voter.endpoint for voter in me.voters if voter.key.id == host}
     return found[min(found, key=lambda key: key.directory)] if found else 0
@@ -83,7 +83,7 @@ def last_epoch_and_end(log: tuple[Batch, ...]) -> tuple[int, int]:
     return (log[-1].epoch, len(log)) if log else (0, 0)
 
 
-def end_of_epoch(log: tuple[Batch, ...], epoch: int) -> tuple[int, int]:
+def end_and_last_epoch_up_to(log: tuple[Batch, ...], epoch: int) -> tuple[int, int]:
     """Return the end offset of the batches up to an epoch, and the last epoch among them (KIP-595, "Fetch")."""
     count = sum(batch.epoch <= epoch for batch in log)
     return count, log[count - 1].epoch if count else 0
@@ -183,7 +183,7 @@ def epoch_state_after_message(me: Replica, leader: ModelValue | Nil, epoch: int,
         return failed_epoch_state(me)
     if leader == Nil.NIL:
         return epoch_state(me) if epoch == me.epoch else EpochState(Mode.UNATTACHED, epoch, Nil.NIL, 1)
-    place = endpoint if endpoint > 0 else voter_endpoint(me, leader)
+    place = endpoint if endpoint > 0 else endpoint_of_voter_id(me, leader)
     if epoch == me.epoch and me.leader == leader and (me.leader_endpoint > 0 or place == 0):
         return epoch_state(me)
     return follower_epoch_state(me, leader, epoch, place)
@@ -197,7 +197,7 @@ def names_impossible_leader(me: Replica, leader: ModelValue | Nil, epoch: int) -
 
 def follower_epoch_state(me: Replica, leader: ModelValue, epoch: int, endpoint: int) -> EpochState:
     """Return the epoch state of a follower of `leader`; it fails if no endpoint is known, or if it is the leader."""
-    place = endpoint if endpoint > 0 else voter_endpoint(me, leader)
+    place = endpoint if endpoint > 0 else endpoint_of_voter_id(me, leader)
     return failed_epoch_state(me) if place == 0 or leader == me.id else EpochState(Mode.FOLLOWER, epoch, leader, place)
 
 
@@ -206,7 +206,7 @@ def failed_epoch_state(me: Replica) -> EpochState:
     return EpochState(Mode.FAILED, me.epoch, me.leader, 1)
 
 
-def epoch_state_after_response(me: Replica, response: LeaderResponse) -> tuple[EpochState, bool]:
+def response_epoch_state_and_whether_handled(me: Replica, response: LeaderResponse) -> tuple[EpochState, bool]:
     """Return the epoch state after a response's common fields, and whether the receiver ignores the rest (KIP-595)."""
     error, leader, epoch, endpoint = response.error, response.leader, response.epoch, response.endpoint
     if epoch < me.epoch or error is Error.UNKNOWN_LEADER_EPOCH:
@@ -219,7 +219,7 @@ def epoch_state_after_response(me: Replica, response: LeaderResponse) -> tuple[E
     return (failed_epoch_state(me), True) if error is Error.INVALID_REQUEST else (epoch_state(me), ends)
 
 
-def enters_epoch_state(before: Replica, after: Replica, expected: EpochState) -> bool:
+def enters_or_stays_in_epoch_state(before: Replica, after: Replica, expected: EpochState) -> bool:
     """Whether a replica enters the epoch state `expected`, or is already in it and does not change at all."""
     return epoch_state(after) == expected and (epoch_state(before) != expected or after == before)
 
@@ -233,15 +233,17 @@ def go_to_each_expected_voter(messages: Iterable[Record], expected: dict[Key, in
 # Steps of a replica
 
 
-def counts_grant(before: Replica, after: Replica, message: VoteResponse, step: Step) -> bool:
+def counts_grant_or_wins(before: Replica, after: Replica, message: VoteResponse, step: Step) -> bool:
     """Whether a replica counts a granted vote; with a majority of grants, it becomes candidate or leader."""
     granted = before.granted | {message.voter}
     if has_majority(granted, before.voters):
-        return becomes_candidate(before, after) if message.pre_vote else ends_won_election(before, after)
+        return (
+            becomes_candidate(before, after) if message.pre_vote else becomes_leader_or_restarts_resigned(before, after)
+        )
     return after == before.but(granted=granted) and not step.sent
 
 
-def counts_refusal(before: Replica, after: Replica, message: VoteResponse, step: Step) -> bool:
+def counts_refusal_or_gives_up(before: Replica, after: Replica, message: VoteResponse, step: Step) -> bool:
     """Whether a replica counts a rejection, or gives up a pre-vote round that it can no longer win."""
     rejected = before.rejected | {message.voter}
     if message.pre_vote and not has_majority(voter_keys(before) - rejected, before.voters):
@@ -261,13 +263,13 @@ def becomes_candidate(before: Replica, after: Replica) -> bool:
     if after.epoch != before.epoch + 1:
         return False
     if len(after.voters) == 1:
-        return ends_won_election(before.but(epoch=after.epoch), after)
+        return becomes_leader_or_restarts_resigned(before.but(epoch=after.epoch), after)
     own: Key = after.key
-    expected = Mode.CANDIDATE, Nil.NIL, own, own_key_if_voter(before)
+    expected = Mode.CANDIDATE, Nil.NIL, own, own_voter_key_as_set(before)
     return (after.mode, after.leader, after.voted, after.granted) == expected
 
 
-def ends_won_election(before: Replica, after: Replica) -> bool:
+def becomes_leader_or_restarts_resigned(before: Replica, after: Replica) -> bool:
     """Whether a replica becomes leader of its epoch, or fails after persisting its election and restarts resigned."""
     if (after.epoch, after.leader) == (before.epoch, before.id):
         return after.mode in (Mode.LEADER, Mode.RESIGNED)
@@ -311,10 +313,10 @@ def prefix_before_divergence(log: tuple[Batch, ...], leaders: Position) -> tuple
 
 def has_committed_own_removal(before: Replica, after: Replica) -> bool:
     """Whether a leader has committed a voter set that does not contain it (KIP-853, "RemoveVoter", step 7)."""
-    return not own_key_if_voter(before) and last_voters_record_end(before.log) <= after.high_watermark
+    return not own_voter_key_as_set(before) and last_voters_record_end(before.log) <= after.high_watermark
 
 
-def append_caught_up_voter(me: Replica) -> Replica:
+def with_caught_up_voter_appended(me: Replica) -> Replica:
     """Return a leader that has appended a caught-up new voter, else unchanged (KIP-853, "AddVoter", steps 4 to 6)."""
     change = me.change
     if not isinstance(change, Change) or change.operation is not Operation.ADD_VOTER or isinstance(change.voter, Nil):

@@ -7,18 +7,17 @@ from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
     EpochState,
     add_voter_error,
     advertised_high_watermark,
-    append_caught_up_voter,
     becomes_candidate,
     begins_admin_change,
     begins_kraft_version_upgrade,
     begins_voter_change,
-    counts_grant,
-    counts_refusal,
-    end_of_epoch,
-    enters_epoch_state,
+    counts_grant_or_wins,
+    counts_refusal_or_gives_up,
+    end_and_last_epoch_up_to,
+    endpoint_of_voter_id,
+    enters_or_stays_in_epoch_state,
     epoch_state,
     epoch_state_after_message,
-    epoch_state_after_response,
     failed_epoch_state,
     has_committed_own_removal,
     high_watermark_by_majority,
@@ -31,6 +30,7 @@ from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
     neither_changes_nor_sends,
     prefix_before_divergence,
     remove_voter_error,
+    response_epoch_state_and_whether_handled,
     sends_next_fetch,
     sent_messages,
     sent_messages_without_history,
@@ -38,10 +38,10 @@ from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
     update_features_error,
     update_voter_error,
     voter_change_error,
-    voter_endpoint,
     voters_in_log,
     with_advanced_high_watermark,
     with_appended_voters,
+    with_caught_up_voter_appended,
 )
 from kraftcheck.kraft_model.quorum.records import (
     ADMIN,
@@ -168,10 +168,10 @@ class MessageContracts(QuorumBase):
             return neither_changes_nor_sends(before, after, step)
         if message.error is Error.UNSUPPORTED_VERSION:
             return becomes_candidate(before, after)
-        expected, is_over = epoch_state_after_response(before, message)
+        expected, is_over = response_epoch_state_and_whether_handled(before, message)
         if is_over or expected != epoch_state(before):
-            return enters_epoch_state(before, after, expected)
-        return (counts_grant if message.granted else counts_refusal)(before, after, message, step)
+            return enters_or_stays_in_epoch_state(before, after, expected)
+        return (counts_grant_or_wins if message.granted else counts_refusal_or_gives_up)(before, after, message, step)
 
     # BeginQuorumEpoch and EndQuorumEpoch
 
@@ -202,7 +202,9 @@ class MessageContracts(QuorumBase):
             error = Error.FENCED_LEADER_EPOCH
         if self.comes_from_elsewhere(before, message.source):
             error, expected = Error.INCONSISTENT_CLUSTER_ID, epoch_state(before)
-        return enters_epoch_state(before, after, expected) and self.acknowledges(before, after, message, error, step)
+        return enters_or_stays_in_epoch_state(before, after, expected) and self.acknowledges(
+            before, after, message, error, step
+        )
 
     @step_invariant
     def resignations_are_heard(
@@ -221,8 +223,10 @@ class MessageContracts(QuorumBase):
             return False
         if error is Error.NONE and (expected.mode, expected.leader) == (Mode.FOLLOWER, message.source):
             is_first = not message.preferred or is_same_replica(message.preferred[0], before.key)
-            return after.ended == is_first and enters_epoch_state(before, after.but(ended=before.ended), expected)
-        return enters_epoch_state(before, after, expected)
+            return after.ended == is_first and enters_or_stays_in_epoch_state(
+                before, after.but(ended=before.ended), expected
+            )
+        return enters_or_stays_in_epoch_state(before, after, expected)
 
     @step_invariant
     def acknowledgements_are_heard(self, before: Replica, after: Replica, message: Acknowledgement, step: Step) -> bool:
@@ -233,11 +237,13 @@ class MessageContracts(QuorumBase):
         """
         if message.of != before.epoch or before.mode not in (Mode.LEADER, Mode.RESIGNED):
             return neither_changes_nor_sends(before, after, step)
-        expected, is_over = epoch_state_after_response(before, message)
+        expected, is_over = response_epoch_state_and_whether_handled(before, message)
         is_counted = before.mode is Mode.LEADER and isinstance(message, BeginQuorumEpochResponse) and not is_over
-        if is_counted and voter_endpoint(before, message.source) == 0:
+        if is_counted and endpoint_of_voter_id(before, message.source) == 0:
             expected = failed_epoch_state(before)
-        return enters_epoch_state(before, after, expected) and (epoch_state(before) != expected or not step.sent)
+        return enters_or_stays_in_epoch_state(before, after, expected) and (
+            epoch_state(before) != expected or not step.sent
+        )
 
     def leaders_error(self, me: Replica, request: FetchRequest | FetchSnapshotRequest | UpdateVoterRequest) -> Error:
         """Return the error of a request from another cluster or epoch, or to a replica that does not lead, or NONE."""
@@ -263,7 +269,7 @@ class MessageContracts(QuorumBase):
         if error is Error.NONE and needs_snapshot(before, message):
             snapshot = Position(before.start, before.log[before.start - 1].epoch)
         elif error is Error.NONE and not holds_fetch_position(before, message):
-            parts = Position(*end_of_epoch(before.log, message.last_epoch))
+            parts = Position(*end_and_last_epoch_up_to(before.log, message.last_epoch))
         elif error is Error.NONE:
             most = self.fetch_limit or len(before.log)
             records = before.log[message.offset :][:most]
@@ -295,7 +301,7 @@ class MessageContracts(QuorumBase):
             return after == noted
         if 0 < change.offset <= noted.high_watermark:
             return after == noted.but(change=Nil.NIL)
-        return after == append_caught_up_voter(noted)
+        return after == with_caught_up_voter_appended(noted)
 
     @step_invariant
     def fetched_is_stored(self, before: Replica, after: Replica, message: FetchResponse, step: Step) -> bool:
@@ -308,9 +314,9 @@ class MessageContracts(QuorumBase):
         if before.pending != message.request:
             return neither_changes_nor_sends(before, after, step)
         free = before.but(pending=Nil.NIL)
-        expected, is_over = epoch_state_after_response(free, message)
+        expected, is_over = response_epoch_state_and_whether_handled(free, message)
         if is_over or expected.mode in ENDED_MODES:
-            return sends_next_fetch(before, after, step) and enters_epoch_state(
+            return sends_next_fetch(before, after, step) and enters_or_stays_in_epoch_state(
                 free, after.but(pending=Nil.NIL), expected
             )
         if expected.mode is not Mode.FOLLOWER:
@@ -363,9 +369,9 @@ class MessageContracts(QuorumBase):
         if before.pending != message.request:
             return neither_changes_nor_sends(before, after, step)
         free = before.but(pending=Nil.NIL)
-        expected, is_over = epoch_state_after_response(free, message)
+        expected, is_over = response_epoch_state_and_whether_handled(free, message)
         if is_over or expected.mode is not Mode.FOLLOWER or message.error is not Error.NONE:
-            return sends_next_fetch(before, after, step) and enters_epoch_state(
+            return sends_next_fetch(before, after, step) and enters_or_stays_in_epoch_state(
                 free, after.but(pending=Nil.NIL), expected
             )
         if kraft_version_in_log(message.content, before.version) > before.software:
@@ -452,7 +458,7 @@ class MessageContracts(QuorumBase):
         if message.version < before.version:
             refusal = self.answers_due(before, change, Error.INVALID_REQUEST)
             return after == before.but(change=Nil.NIL) and sent_messages_without_history(step) == refusal
-        waiting = append_caught_up_voter(before.but(change=change.but(checked=True)))
+        waiting = with_caught_up_voter_appended(before.but(change=change.but(checked=True)))
         return after == waiting.but(high_watermark=high_watermark_by_majority(waiting)) and not step.sent
 
     def answers_due(self, me: Replica, change: Change, error: Error) -> list[AdminResponse | UpdateVoterResponse]:
@@ -502,9 +508,9 @@ class MessageContracts(QuorumBase):
         )  # fmt: skip
         if before.mode is not Mode.FOLLOWER or message.request != own:
             return neither_changes_nor_sends(before, after, step)
-        expected, _ = epoch_state_after_response(before, message)
+        expected, _ = response_epoch_state_and_whether_handled(before, message)
         if (expected.mode, expected.epoch) != (Mode.FOLLOWER, before.epoch):
-            return enters_epoch_state(before, after, expected)
+            return enters_or_stays_in_epoch_state(before, after, expected)
         done = message.error is Error.NONE
         return after == before.but(updating=False, updated=done) and not step.sent
 

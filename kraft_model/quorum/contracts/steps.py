@@ -5,6 +5,7 @@ from __future__ import annotations
 from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
     are_fields_empty,
     becomes_candidate,
+    endpoint_of_voter_id,
     endpoints_of_other_voters,
     gives_up_pre_vote,
     go_to_each_expected_voter,
@@ -14,11 +15,10 @@ from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
     is_same_replica,
     last_epoch_and_end,
     must_defer_change,
-    own_key_if_voter,
+    own_voter_key_as_set,
     records_in_log,
     sends_next_fetch,
     sent_messages,
-    voter_endpoint,
     voter_keys,
 )
 from kraftcheck.kraft_model.quorum.contracts.messages import MessageContracts
@@ -100,7 +100,7 @@ class QuorumContracts(MessageContracts):
             return True
         if (after.directory, after.mode in ENDED_MODES) != (before.directory, False):
             return True
-        granted = own_key_if_voter(after) if after.mode in (Mode.PROSPECTIVE, Mode.CANDIDATE) else frozenset()
+        granted = own_voter_key_as_set(after) if after.mode in (Mode.PROSPECTIVE, Mode.CANDIDATE) else frozenset()
         forgot = (
             after.granted == granted
             and are_fields_empty(after, *FIELDS_RESET_WITH_ROLE)
@@ -130,8 +130,10 @@ class QuorumContracts(MessageContracts):
             return False
         if any((v.epoch, v.pre_vote, v.candidate, v.last_epoch, v.last_offset, v.source) != fields for v in votes):
             return False
-        announced = all(self.is_so(after, one) for one in step.sent) and announces_leadership(before, after, step)
-        return announced and announces_resignation(before, after, step)
+        announced = all(self.is_so(after, one) for one in step.sent) and has_valid_leadership_announcements(
+            before, after, step
+        )
+        return announced and has_valid_resignation_announcements(before, after, step)
 
     def is_so(self, me: Replica, message: Record) -> bool:
         """Whether a request has the fields and the receiver that the state of its sender requires."""
@@ -140,11 +142,11 @@ class QuorumContracts(MessageContracts):
         if isinstance(message, FetchRequest):
             return self.asks_for_what_follows(me, message)
         if isinstance(message, AddVoterRequest | RemoveVoterRequest):
-            return not own_key_if_voter(me) and is_own_voter_change(me, message)
+            return not own_voter_key_as_set(me) and is_own_join_request_to_leader(me, message)
         if isinstance(message, UpdateVoterRequest):
             told = (message.epoch, message.voter, message.version, message.source, message.dest, message.address)
             own = (me.epoch, Voter(me.key, me.endpoint), me.software, me.id, me.leader, me.leader_endpoint)
-            return told == own and bool(own_key_if_voter(me))
+            return told == own and bool(own_voter_key_as_set(me))
         return True
 
     def asks_for_what_follows(self, me: Replica, fetch: FetchRequest) -> bool:
@@ -162,8 +164,8 @@ class QuorumContracts(MessageContracts):
         Kafka resets its connections at every transition (`KafkaRaftClient`). A follower whose request is over drops
         later responses to it, as Kafka does by correlation id.
         """
-        is_new = changes_role_or_process(before, after, step)
-        if is_new and len(after.voters) == len(own_key_if_voter(after)) == 1:
+        is_new = changes_mode_epoch_disk_or_process(before, after, step)
+        if is_new and len(after.voters) == len(own_voter_key_as_set(after)) == 1:
             return True  # the only voter takes two roles in one step
         expected = self.awaited_in_role(before) if is_new else set()
         asks = [m for m in step.sent if isinstance(m, FetchRequest | FetchSnapshotRequest)]
@@ -217,7 +219,11 @@ class QuorumContracts(MessageContracts):
         if not step.writes:
             return True
         rounds = not step.consumes and ("pre_votes" in step.spends or before.ended)
-        return rounds and self.watch_pre_votes and all(has_noted_pre_vote_of(peer, before.id) for peer in step.writes)
+        return (
+            rounds
+            and self.watch_pre_votes
+            and all(has_recorded_pre_vote_round_of(peer, before.id) for peer in step.writes)
+        )
 
     def says_what_it_knows(self, before: Replica, after: Replica, answer: AdminResponse) -> bool:
         """Whether a response has its replica's state exactly if it goes to an administrator with WatchAnswers."""
@@ -246,7 +252,7 @@ class QuorumContracts(MessageContracts):
             return now == (Mode.UNATTACHED, before.epoch + 1, Nil.NIL, ())
         if before.mode is Mode.LEADER:
             return self.may_resign(before, after, step)
-        return bool(own_key_if_voter(before)) and self.times_out(before, after, step)
+        return bool(own_voter_key_as_set(before)) and self.times_out(before, after, step)
 
     def times_out(self, before: Replica, after: Replica, step: Step) -> bool:
         """Whether a voter whose timer expires requests pre-votes, or becomes candidate if it needs no pre-votes."""
@@ -258,7 +264,7 @@ class QuorumContracts(MessageContracts):
             return becomes_candidate(before, after) and (len(before.voters) == 1 or not asks_first)
         kept = before.epoch, before.leader, before.leader_endpoint
         asks = (after.mode, after.epoch, after.leader, after.leader_endpoint) == (Mode.PROSPECTIVE, *kept)
-        return asks and asks_first and not has_majority(own_key_if_voter(before), before.voters)
+        return asks and asks_first and not has_majority(own_voter_key_as_set(before), before.voters)
 
     def may_resign(self, before: Replica, after: Replica, step: Step) -> bool:
         """Whether a leader resigns by check quorum, or because it has committed its own removal."""
@@ -275,7 +281,7 @@ class QuorumContracts(MessageContracts):
         if not resigns or step.puts or self.crashes or self.lost_disks or not step.sent:
             return True
         near = {key for key in endpoints_of_other_voters(before) if frozenset({before.id, key.id}) not in shared.cuts}
-        return len(before.voters) > 1 and not has_majority(near | own_key_if_voter(before), before.voters)
+        return len(before.voters) > 1 and not has_majority(near | own_voter_key_as_set(before), before.voters)
 
     @step_invariant
     def leaders_open_their_epoch(self, before: Replica, after: Replica, step: Step, shared: Shared) -> bool:
@@ -334,8 +340,8 @@ class QuorumContracts(MessageContracts):
         """A restarted process has exactly its state on disk: epoch, vote, leader, log and snapshot.
 
         KIP-595, "Quorum State"; KIP-853, "Quorum state", "Upgrading controller listener", "Supported features". A power
-        loss drops the unflushed suffix. `role_at_start` gives the mode of the restart. No process restarts with
-        software that cannot read its log.
+        loss drops the unflushed suffix. `mode_epoch_leader_and_vote_at_start` gives the mode of the
+        restart. No process restarts with software that cannot read its log.
         """
         ways = set(step.spends) & {"restarts", "moved_endpoints", "software_changes"}
         if not ways or step.consumes:
@@ -400,7 +406,7 @@ class QuorumContracts(MessageContracts):
         if (waits, after.but(pending=Nil.NIL), len(asked)) != (True, free, len(step.sent)):
             return False
         if before.leader_endpoint != 0 and [one.address for one in asked[:1]] == [0]:
-            return not own_key_if_voter(before) and (before.mode, after.pending) == (Mode.FOLLOWER, asked[0])
+            return not own_voter_key_as_set(before) and (before.mode, after.pending) == (Mode.FOLLOWER, asked[0])
         return sends_next_fetch(before, after, step) or (after.mode, after.leader_endpoint) == (Mode.FOLLOWER, 0)
 
     @step_invariant
@@ -441,7 +447,7 @@ def ends_or_starts_process(step: Step) -> bool:
     return bool(set(step.spends) & set(BOUNDS_OF_PROCESS_STARTS))
 
 
-def changes_role_or_process(before: Replica, after: Replica, step: Step) -> bool:
+def changes_mode_epoch_disk_or_process(before: Replica, after: Replica, step: Step) -> bool:
     """Whether mode, epoch or disk of a replica change, or its process ends or starts."""
     is_other = (before.mode, before.epoch, before.directory) != (after.mode, after.epoch, after.directory)
     return is_other or ends_or_starts_process(step) or after.mode in ENDED_MODES
@@ -477,7 +483,7 @@ def error_code_ending_change(change: Change, after: Replica, step: Step) -> Erro
     return Error.INVALID_REQUEST if after.mode is Mode.LEADER else Error.NOT_LEADER_OR_FOLLOWER
 
 
-def is_own_voter_change(me: Replica, message: AddVoterRequest | RemoveVoterRequest) -> bool:
+def is_own_join_request_to_leader(me: Replica, message: AddVoterRequest | RemoveVoterRequest) -> bool:
     """Whether a controller requests its leader to add it, or to remove the voter with its id."""
     to = (message.source, message.dest, message.address) == (me.id, me.leader, me.leader_endpoint)
     if isinstance(message, AddVoterRequest):
@@ -485,14 +491,14 @@ def is_own_voter_change(me: Replica, message: AddVoterRequest | RemoveVoterReque
     return to and message.voter.id == me.id and message.voter in voter_keys(me)
 
 
-def has_noted_pre_vote_of(peer: Record, host: ModelValue) -> bool:
+def has_recorded_pre_vote_round_of(peer: Record, host: ModelValue) -> bool:
     """Whether a leader or active follower has recorded the pre-vote round of another replica, `host`."""
     if not isinstance(peer, Replica) or host not in peer.watched:
         return False
     return peer.mode is Mode.LEADER or (peer.mode is Mode.FOLLOWER and peer.fetched)
 
 
-def announces_leadership(before: Replica, after: Replica, step: Step) -> bool:
+def has_valid_leadership_announcements(before: Replica, after: Replica, step: Step) -> bool:
     """Whether a new leader announces itself to all other voters, and a repetition goes to one voter (KIP-595)."""
     told = sent_messages(step, BeginQuorumEpochRequest)
     if any((m.epoch, m.source, m.endpoint) != (after.epoch, after.id, after.endpoint) for m in told):
@@ -505,7 +511,7 @@ def announces_leadership(before: Replica, after: Replica, step: Step) -> bool:
     return (after, step.spends, len(step.sent)) == (before, ("retries",), 1) and go_to_each_expected_voter(told, one)
 
 
-def announces_resignation(before: Replica, after: Replica, step: Step) -> bool:
+def has_valid_resignation_announcements(before: Replica, after: Replica, step: Step) -> bool:
     """Whether a leader sends EndQuorumEpoch to all other voters exactly when it resigns (KIP-595)."""
     ends = sent_messages(step, EndQuorumEpochRequest)
     resigns = after.mode is Mode.RESIGNED and (before.mode is not Mode.RESIGNED or ends_or_starts_process(step))
@@ -555,9 +561,9 @@ def appends_record(before: Replica, after: Replica, record: Data) -> bool:
 
 def voters_records_due_at_election(before: Replica, after: Replica) -> list[LogRecord]:
     """Return the records that a new leader must append if its log has no VotersRecord or its endpoint has changed."""
-    if before.version == 0 or not own_key_if_voter(before):
+    if before.version == 0 or not own_voter_key_as_set(before):
         return []
-    own = own_key_if_voter(after)
+    own = own_voter_key_as_set(after)
     told = frozenset(Voter(v.key, after.endpoint) if v.key in own else v for v in before.voters)
     if any(isinstance(record, Voters) for record in records_in_log(before.log)):
         return [Voters(told)] if told != before.voters else []
@@ -589,7 +595,12 @@ def starts_from_disk(before: Replica, after: Replica, ways: set[str]) -> bool:
     if changes and before.version > software:
         return False
     disks = [before.log, before.log[: before.flushed]] if ways == {"restarts"} else [before.log]
-    if after.log not in disks or (after.mode, after.epoch, after.leader, after.voted) != role_at_start(after, before):
+    if after.log not in disks or (
+        after.mode,
+        after.epoch,
+        after.leader,
+        after.voted,
+    ) != mode_epoch_leader_and_vote_at_start(after, before):
         return False
     endpoint = before.endpoint + ("moved_endpoints" in ways)
     kept = (after.flushed, after.start, after.directory) == (before.flushed, before.start, before.directory)
@@ -597,7 +608,9 @@ def starts_from_disk(before: Replica, after: Replica, ways: set[str]) -> bool:
     return kept and fresh == (endpoint, software, 0, Nil.NIL)
 
 
-def role_at_start(after: Replica, before: Replica) -> tuple[Mode, int, ModelValue | Nil, Key | Nil]:
+def mode_epoch_leader_and_vote_at_start(
+    after: Replica, before: Replica
+) -> tuple[Mode, int, ModelValue | Nil, Key | Nil]:
     """Return mode, epoch, leader and vote of a started replica (`QuorumState.initialize`; KIP-996; KAFKA-10661).
 
     A leader starts as resigned. A replica that voted for itself starts as candidate, and fails if it is no voter. A
@@ -608,14 +621,14 @@ def role_at_start(after: Replica, before: Replica) -> tuple[Mode, int, ModelValu
     if newest > epoch:
         return Mode.UNATTACHED, newest, Nil.NIL, Nil.NIL
     if leader != before.id and isinstance(voted, Key) and is_same_replica(voted, before.key):
-        if not own_key_if_voter(after):
+        if not own_voter_key_as_set(after):
             return Mode.FAILED, epoch, leader, voted
         return Mode.CANDIDATE, epoch, Nil.NIL, after.key
-    if len(after.voters) == len(own_key_if_voter(after)) == 1:
+    if len(after.voters) == len(own_voter_key_as_set(after)) == 1:
         return Mode.UNATTACHED, epoch, Nil.NIL, voted
     if leader == before.id:
         return Mode.RESIGNED, epoch, leader, voted
-    return Mode.FOLLOWER if voter_endpoint(after, leader) else Mode.UNATTACHED, epoch, leader, voted
+    return Mode.FOLLOWER if endpoint_of_voter_id(after, leader) else Mode.UNATTACHED, epoch, leader, voted
 
 
 def persisted_vote(me: Replica) -> Key | Nil:
@@ -629,4 +642,4 @@ def restarts_with_leader_endpoint(before: Replica, after: Replica, step: Step) -
         return False
     if after.mode not in (Mode.FOLLOWER, Mode.UNATTACHED) or isinstance(after.leader, Nil):
         return True
-    return after.leader_endpoint == (0 if after.mode is Mode.UNATTACHED else voter_endpoint(after, after.leader))
+    return after.leader_endpoint == (0 if after.mode is Mode.UNATTACHED else endpoint_of_voter_id(after, after.leader))

@@ -178,9 +178,9 @@ class QuorumWithControllers(Quorum, QuorumEpochs, variant="controllers"):
             if isinstance(one, Replica) and host != me.id and frozenset({me.id, host}) not in shared.cuts
         }
         waits = self.timely_elections and (
-            _has_silent_voter(me, heard, self.losses)
+            _has_reachable_voter_without_response(me, heard, self.losses)
             if me.mode in ELECTION_MODES
-            else _reaches_leader_or_election(me, heard)
+            else _has_reachable_leader_or_candidate(me, heard)
         )
         timers = (
             self.fetch_timeout(me, shared, bystander, contest),
@@ -216,13 +216,13 @@ def _awaits_first_write(me: ControllerReplica) -> bool:
     return me.mode is Mode.LEADER and not me.active and 0 < starts <= me.high_watermark
 
 
-def _has_silent_voter(me: Replica, heard: Mapping[ModelValue, Replica], losses: int) -> bool:
+def _has_reachable_voter_without_response(me: Replica, heard: Mapping[ModelValue, Replica], losses: int) -> bool:
     """Whether a voter that can be reached has not answered in a round."""
     silent = {v.key.id: v.endpoint for v in me.voters if v.key not in me.granted and v.key not in me.rejected}
     return not losses and any(silent.get(host) == one.endpoint for host, one in heard.items())
 
 
-def _reaches_leader_or_election(me: Replica, heard: Mapping[ModelValue, Replica]) -> bool:
+def _has_reachable_leader_or_candidate(me: Replica, heard: Mapping[ModelValue, Replica]) -> bool:
     """Whether a replica that can be reached leads, or is in a round."""
     leads = [one for one in heard.values() if one.mode is Mode.LEADER and one.epoch >= me.epoch]
     return bool(leads) or any(one.mode in ELECTION_MODES for one in heard.values())

@@ -23,7 +23,7 @@ from kraftcheck.kraft_model.quorum.records import (
     VoteRequest,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.rules import Log, stopped_replica
+from kraftcheck.kraft_model.quorum.rules import Log, permanently_down_replica
 from kraftcheck.kraft_model.quorum.starts import election_steps, fetches
 from kraftcheck.kraft_model.quorum.voters import controller_identities
 from kraftcheck.spec import Map, ModelValue, Step, Steps, bound, constant, internal, invariant, ordered, step_invariant
@@ -195,7 +195,7 @@ class FormattingNeeded(Quorum, variant="formatting-needed"):
         """A disk is lost, and the process does not start again."""
         for step in super().lose_disk(me, shared):
             assert isinstance(step.me, Replica)
-            yield step.but(me=stopped_replica(step.me))
+            yield step.but(me=permanently_down_replica(step.me))
 
     @step_invariant
     def lost_disks_stay_down(self, before: Replica, after: Replica, step: Step) -> bool:

@@ -39,7 +39,13 @@ from kraftcheck.kraft_model.quorum.records import (
     VoteResponse,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.rules import last_epoch, matching_voter, replica_keys, resigned, stopped_replica
+from kraftcheck.kraft_model.quorum.rules import (
+    last_epoch,
+    matching_voter,
+    permanently_down_replica,
+    replica_keys_of_voters,
+    resigned,
+)
 from kraftcheck.kraft_model.quorum.variants.readings import (
     CaughtUpWithinTheHour,
     JoinersAnsweredWhenAppended,
@@ -315,7 +321,7 @@ class OnlyVoterIsNotFound(Quorum):
 
     def begin_removing(self, me: Replica, key: Key, client: ModelValue) -> ChangeOutcome:
         after, sends, error = super().begin_removing(me, key, client)
-        is_only = error is Error.INVALID_REQUEST and replica_keys(me.voters) == {key}
+        is_only = error is Error.INVALID_REQUEST and replica_keys_of_voters(me.voters) == {key}
         return after, sends, Error.VOTER_NOT_FOUND if is_only else error
 
 
@@ -465,7 +471,7 @@ class EmptyMockLogKills(Quorum):
         is_empty = 0 < me.start == len(me.log) and me.pending == response.request
         same = response.content[-1:] and response.content[-1].epoch == last_epoch(me.log)
         if is_empty and same and response.epoch == me.epoch and not self.is_cut(me, response.source, shared):
-            yield self.taken(me, stopped_replica(me), starts=True)
+            yield self.taken(me, permanently_down_replica(me), starts=True)
         yield from super().handle_fetch_snapshot_response(me, response, shared)
 
 
@@ -511,14 +517,14 @@ UNSEEN_IN_LOGS = {
 """Known differences that no log of a cluster can show, each with the reason; `validate` has none of them."""
 
 
-def known_differences(*, disk: bool = False, cluster: bool = False) -> dict[str, type[Quorum]]:
+def known_difference_classes_by_name(*, disk: bool = False, cluster: bool = False) -> dict[str, type[Quorum]]:
     """Return the class of each known difference by name; for a cluster, without those that no log can show."""
     own = CLUSTER_DIFFERENCES if cluster else DISK_DIFFERENCES if disk else MOCK_DIFFERENCES
-    found = classes_by_name((*own, *DIFFERENCES))
+    found = classes_by_kebab_case_name((*own, *DIFFERENCES))
     return {name: part for name, part in found.items() if not (cluster and name in UNSEEN_IN_LOGS)}
 
 
-def classes_by_name(parts: Iterable[type[Quorum]]) -> dict[str, type[Quorum]]:
+def classes_by_kebab_case_name(parts: Iterable[type[Quorum]]) -> dict[str, type[Quorum]]:
     """Return classes by their names, for example `pre-votes-begin-anew` for `PreVotesBeginAnew`."""
     return {sub(r"(?<!^)(?=[A-Z])", "-", part.__name__).lower(): part for part in parts}
 
@@ -534,7 +540,7 @@ def require_known_differences(names: Iterable[str], known: Collection[str], *, c
             raise InputError(unknown_name_message("difference", name, known))
 
 
-def as_kafka(
+def with_known_kafka_differences(
     protocol: type[Quorum], *, disk: bool = False, cluster: bool = False, without: Collection[str] = ()
 ) -> type[Quorum]:
     """Return a subclass of `protocol` with all known differences of Kafka from the model but those in `without`.
@@ -542,7 +548,7 @@ def as_kafka(
     A variant names further ones in `differences`.
     """
     own: Iterable[type[Quorum]] = getattr(protocol, "differences", ())
-    known = classes_by_name(own) | known_differences(disk=disk, cluster=cluster)
+    known = classes_by_kebab_case_name(own) | known_difference_classes_by_name(disk=disk, cluster=cluster)
     require_known_differences(without, known, cluster=cluster)
     parts = [part for name, part in known.items() if name not in without and not issubclass(protocol, part)]
     bases = (*parts, Quorum) if protocol is Quorum else (protocol, *parts)

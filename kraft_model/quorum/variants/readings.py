@@ -30,7 +30,12 @@ from kraftcheck.kraft_model.quorum.records import (
     VoterRemoved,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.rules import last_kraft_version, matching_voter, persisted_state, replica_keys
+from kraftcheck.kraft_model.quorum.rules import (
+    last_kraft_version,
+    matching_voter,
+    replica_keys_of_voters,
+    replica_with_disk_state_only,
+)
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
 from kraftcheck.spec import ModelValue, Record, Steps
 
@@ -48,7 +53,7 @@ class Kip853Draft(Quorum, variant="kip853-draft"):
             return me, [], Error.REQUEST_TIMED_OUT
         if me.version < self.needed_version():
             return me, [], Error.UNSUPPORTED_VERSION
-        if voter.key in replica_keys(me.voters):
+        if voter.key in replica_keys_of_voters(me.voters):
             return me, [], Error.VOTER_ALREADY_ADDED
         if voter.key not in me.offsets:
             return me, [], Error.INVALID_REQUEST
@@ -102,7 +107,11 @@ class Kip853Draft(Quorum, variant="kip853-draft"):
         """A replica outside its own voter set answers NOT_VOTER, and the leader has to repeat BeginQuorumEpoch."""
         if self.is_cut(me, request.source, shared) or self.is_foreign(me, request.source):
             yield from super().handle_begin_quorum_epoch_request(me, request, shared)
-        elif request.epoch >= me.epoch and self.is_meant(request.voter, me) and me.key not in replica_keys(me.voters):
+        elif (
+            request.epoch >= me.epoch
+            and self.is_meant(request.voter, me)
+            and me.key not in replica_keys_of_voters(me.voters)
+        ):
             refusal = BeginQuorumEpochResponse(
                 me.epoch, me.leader, Error.NOT_VOTER, request.epoch, me.id, request.source
             )
@@ -117,7 +126,7 @@ class DuplicateDirectoryAllowed(Quorum, variant="duplicate-directory-allowed"):
     configuration = "reading.duplicate-directory-allowed"
 
     def is_duplicate(self, me: Replica, key: Key) -> bool:
-        return key in replica_keys(me.voters)
+        return key in replica_keys_of_voters(me.voters)
 
 
 class ChangesNeedVersionAboveOne(Quorum, variant="version-above-one"):
@@ -251,7 +260,7 @@ class KnownLeaderFollowed(Quorum, variant="known-leader-followed"):
         if isinstance(me.leader, Nil):
             return super().after_restart(me)
         back = super().after_restart(me.but(voted=Nil.NIL))
-        return back.but(voted=persisted_state(me).voted) if back.epoch == me.epoch else back
+        return back.but(voted=replica_with_disk_state_only(me).voted) if back.epoch == me.epoch else back
 
 
 class ResignsWhileAsked(Quorum, variant="resigns-while-asked"):

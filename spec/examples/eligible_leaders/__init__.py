@@ -58,7 +58,7 @@ def epoch_end_position(me: Broker, epoch: int, *, leader: bool) -> Position:
     return Position(max(lower, default=epoch), min(higher, default=me.end))
 
 
-def committed_offset(me: Broker, members: Members, end: int) -> int:
+def highest_offset_held_by_members(me: Broker, members: Members, end: int) -> int:
     """Return the highest offset that all members hold as far as the leader knows; 0 if there is none."""
     if not me.log:
         return 0
@@ -100,7 +100,7 @@ class EligibleLeaders(EligibleController):
 
     def _learned(self, me: Broker, past: History, now: Known) -> tuple[Broker, History]:
         """Return a leader once it knows a partition state."""
-        mark = committed_offset(me, now.maximal_isr, me.end) + 1
+        mark = highest_offset_held_by_members(me, now.maximal_isr, me.end) + 1
         good = len(now.maximal_isr) >= self.min_isr
         after, history = self._advanced(me, past, mark, now.isr, good=good)
         return after.but(known=now), history
@@ -303,7 +303,7 @@ class EligibleLeaders(EligibleController):
             return
         followers = me.followers.put(request.source, Progress(request.offset, request.broker_epoch))
         heard = me.but(followers=followers)
-        mark = committed_offset(heard, me.known.maximal_isr, me.end) + 1
+        mark = highest_offset_held_by_members(heard, me.known.maximal_isr, me.end) + 1
         after, history = self._advanced(heard, shared.history, mark, me.known.isr)
         entries = me.log[request.offset - 1 : request.offset]
         reply = answer.but(high_watermark=after.high_watermark, entries=entries)
@@ -343,7 +343,7 @@ class EligibleLeaders(EligibleController):
         if not is_running_leader(me) or len(me.known.maximal_isr) < self.min_isr:
             return
         for value in sorted(set(range(1, self.values + 1)) - shared.history.sent):
-            mark = committed_offset(me, me.known.maximal_isr, me.end + 1) + 1
+            mark = highest_offset_held_by_members(me, me.known.maximal_isr, me.end + 1) + 1
             after, history = self._advanced(me, shared.history, mark, me.known.isr)
             after = after.but(log=(*me.log, Entry(me.known.leader_epoch, value)), floor=me.floor or me.end)
             yield become(after).put(history=history.but(sent=history.sent | {value}))

@@ -39,7 +39,7 @@ from kraftcheck.spec.examples.eligible_leaders.records import (
     Sessions,
     Status,
     World,
-    fetch_session_of,
+    fetch_session_of_message,
 )
 
 ReplicasById = Map[int, Record]
@@ -62,7 +62,7 @@ class EligibleController(Protocol):
     fences: int = bound("FenceBrokerLimit", default=0)
     shrinks: int = bound("LeaderShrinkIsrLimit", default=0)
 
-    network = Sessions(groups=fetch_session_of)
+    network = Sessions(groups=fetch_session_of_message)
 
     def check_constants(self) -> None:
         """Reject an ISR that is larger than the set of brokers or smaller than MinISR."""

@@ -141,7 +141,7 @@ class Session(Record):
     dest: int
 
 
-def fetch_session_of(message: Record) -> Session | None:
+def fetch_session_of_message(message: Record) -> Session | None:
     """Return the fetch session of a message, if it has one."""
     return Session(message.source, message.dest) if isinstance(message, FetchRequest | FetchResponse) else None
 

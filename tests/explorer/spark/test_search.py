@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kraftcheck.explorer.request import without_unsound_symmetry
+from kraftcheck.explorer.request import drop_unsound_symmetry_with_notes
 from kraftcheck.explorer.result import Result, SearchRequest, Verdict
 from kraftcheck.explorer.tables.python_checks import partition_properties
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
@@ -32,9 +32,9 @@ from tests.support.kraft_model.searches import bound as model_bound
 from tests.support.tlc import TLC, bound
 
 pytest.importorskip("pyarrow")
-from kraftcheck.explorer.cluster import TaskRaisedError, error_from_task
+from kraftcheck.explorer.cluster import TaskRaisedError, input_error_from_spark_text
 from kraftcheck.explorer.spark.engine import SparkSearch
-from kraftcheck.explorer.spark.jobs import cheaper_engine_note
+from kraftcheck.explorer.spark.jobs import cheaper_engine_notes
 from tests.support.spark.pretended import Lost, search
 
 pytestmark = pytest.mark.kernel
@@ -281,7 +281,7 @@ def test_an_invariant_of_whole_states_beyond_a_constraint(tmp_path: Path) -> Non
 )
 def test_the_graph_of_a_shipped_model(tmp_path: Path, model: str, config: str, variant: str | None) -> None:
     given = model_bound(model, config, variant)
-    options, _ = without_unsound_symmetry(SearchRequest.of(given))
+    options, _ = drop_unsound_symmetry_with_notes(SearchRequest.of(given))
     expected = BreadthFirst(given.protocol, options, 1).run()
     result, _ = search(given.protocol, replace(options, checkpoint=tmp_path / "c"), tmp_path / "c", Random(1), small=20)
     assert found(result) == found(expected)
@@ -296,23 +296,23 @@ def test_a_search_says_which_engine_is_cheaper() -> None:
         return {"states": states, "seconds": seconds, "driver": driver}
 
     small, large = level(1_000, 0.5, driver=True), level(8_991, 6.0, driver=False)
-    assert cheaper_engine_note([level(9, 0.5, driver=True), small, large], 4.0) == [
+    assert cheaper_engine_notes([level(9, 0.5, driver=True), small, large], 4.0) == [
         "the driver alone found 1,000 states of a level in 0.50 s: at this rate --engine tables would take about 5.0 s "
         "for the whole search; Spark took 11.0 s with its start"
     ]
     assert (
-        cheaper_engine_note([small, level(90_000, 6.0, driver=False)], 4.0) == []
+        cheaper_engine_notes([small, level(90_000, 6.0, driver=False)], 4.0) == []
     )  # jobs are faster than this process
-    assert cheaper_engine_note([large], 4.0) == []  # nothing is measured
-    assert cheaper_engine_note([], 4.0) == []
+    assert cheaper_engine_notes([large], 4.0) == []  # nothing is measured
+    assert cheaper_engine_notes([], 4.0) == []
 
 
 def test_what_a_task_of_spark_raises_is_told_from_what_else_goes_wrong() -> None:
     text = 'Traceback:\n  File "x.py", line 1, in f\nspec.errors.{}: x.py:1: it\n  me = 1\n\tat java'
-    found = error_from_task(text.format("ActionError"))
+    found = input_error_from_spark_text(text.format("ActionError"))
     assert isinstance(found, TaskRaisedError)
     assert str(found) == "x.py:1: it\n  me = 1"
-    assert type(error_from_task(text.format("InputError"))) is InputError
+    assert type(input_error_from_spark_text(text.format("InputError"))) is InputError
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from kraftcheck.spec.language.formula import NEXT_ACTION, Fairness
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State, Step
-from kraftcheck.traces.replay.claims import LassoEvaluator
+from kraftcheck.traces.replay.claims import LassoFormulaEvaluator
 
 
 def require_counterexample(protocol: Protocol, options: SearchRequest, violation: Violation) -> None:
@@ -29,7 +29,7 @@ def require_counterexample(protocol: Protocol, options: SearchRequest, violation
     prop = next(one for one in options.temporal if one.name == violation.property)
     states = [step.state for step in violation.trace]
     actions = [*(step.action for step in trace[1:]), *([] if loop.again else [None])]
-    assert not LassoEvaluator(semantics, states, actions, loop.back_to - 1).holds(prop.formula(protocol))
+    assert not LassoFormulaEvaluator(semantics, states, actions, loop.back_to - 1).holds(prop.formula(protocol))
     cycle = trace[loop.back_to - 1 :] if loop.again else trace[-1:]
     for fairness in (*options.fairness, *prop.fairness):
         require_fair(semantics, fairness, cycle)

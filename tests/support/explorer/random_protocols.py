@@ -44,7 +44,7 @@ from kraftcheck.spec import (
     refines,
     step_invariant,
 )
-from kraftcheck.spec.language.semantics import DisabledReason, Semantics
+from kraftcheck.spec.language.semantics import DisabledStepReason, Semantics
 
 HOSTS = tuple(ModelValue(f"n{number}", number) for number in (1, 2, 3))
 SPARES = tuple(ModelValue(f"s{number}", 3 + number) for number in (1, 2))
@@ -708,9 +708,9 @@ class WatchingSemantics(Semantics):
         super().__init__(protocol)
         self.met: set[str] = set()
 
-    def apply(self, state: State, actor: Any, message: Record | None, step: Step) -> State | DisabledReason:
+    def apply(self, state: State, actor: Any, message: Record | None, step: Step) -> State | DisabledStepReason:
         target = super().apply(state, actor, message, step)
-        if isinstance(target, DisabledReason):
+        if isinstance(target, DisabledStepReason):
             replies = any(operation == "reply" for operation, _ in step.sends)
             refused = "a reply is refused" if replies else "a send is refused"
             self.met.add("a bound is used up" if target.kind == "bound" else refused)

@@ -262,7 +262,9 @@ NOTICED: dict[str, dict[str, Noticed]] = {
         "BrokersComeBackAsTheyLeft": Noticed("smoke", "controller.unfence_broker: Nil.NO_LEADER -> Nil.UNCHANGED"),
         "UncleanLeadersAreAloneAndRecover": Noticed("smoke", "controller.elect_uncleanly: RECOVERING -> RECOVERED"),
         "NewControllersKnowAndTell": Noticed("smoke-zookeeper", "controller.change_controller: 1 -> 0"),
-        "DecisionsArePersisted": Noticed("smoke", "base.partition_change_record: Nil.UNCHANGED -> Nil.ABSENT"),
+        "DecisionsArePersisted": Noticed(
+            "smoke", "base.record_of_changed_partition_fields: Nil.UNCHANGED -> Nil.ABSENT"
+        ),
         "ZookeeperBrokersAreTold": Noticed("smoke-zookeeper", "controller._tells_followers: True -> False"),
         "AlterPartitionIsAnswered": Noticed("default-isr", "controller._alter_partition_response: 1 -> 2"),
         "MetadataIsAppliedInOrder": Noticed("smoke", "brokers._told: 0 -> 1"),

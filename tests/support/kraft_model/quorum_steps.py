@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from kraftcheck.catalogue import find_config, find_model
+from kraftcheck.catalogue import find_config_name_and_content, find_model
 from kraftcheck.kraft_model.quorum.records import (
     Batch,
     Data,
@@ -38,7 +38,7 @@ QUIET = Shared()
 def quorum(variant: str | None = None, **settings: object) -> Any:
     """The model with three voters and a fourth host, and these constants."""
     found = find_model("quorum", variant)
-    _, config = find_config(found, "smoke")
+    _, config = find_config_name_and_content(found, "smoke")
     given = {**HOSTS, "PlainAnswers": "TRUE", **settings}
     parsed = [parse_setting(f"{name}={value}", config) for name, value in given.items()]
     return bind_constants(found.protocol, with_assignments(config, parsed))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kraftcheck.catalogue import Model, find_config, find_model
+from kraftcheck.catalogue import Model, find_config_name_and_content, find_model
 from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import Result, SearchRequest, Verdict
 from kraftcheck.explorer.symbolic import engine as symbolic
@@ -18,7 +18,7 @@ from tests.support.kraft_model.faults import Fault
 def bound(model: str, config: str | None = None, variant: str | None = None) -> BoundConfig:
     """Return a model with the constants of a configuration; by default the variant's own."""
     found = find_model(model, variant)
-    return bind(found.protocol, find_config(found, config)[1])
+    return bind(found.protocol, find_config_name_and_content(found, config)[1])
 
 
 def variant_for(model: Model, config: str) -> str | None:

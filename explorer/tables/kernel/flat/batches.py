@@ -22,7 +22,7 @@ from kraftcheck.explorer.tables.kernel.expand import (
     append_state_unless_recent,
     forget_recent_successors,
 )
-from kraftcheck.explorer.tables.kernel.flat.successors import expand_flat, judge_pruned_successors
+from kraftcheck.explorer.tables.kernel.flat.successors import evaluate_invariants_of_pruned_successors, expand_flat
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import (
     ALL_ZERO_HASH,
@@ -179,7 +179,11 @@ def resolve_flat_misses(packing: Any, t: Any, worker: Any) -> None:
         at, tries = np.int64(t.waiting[t.meta[codes.META_SETTLED]]), 0
         while True:
             n = expand_flat(t, packing, worker, at, True)
-            known = n != codes.MISSING and n != codes.BUFFER_FULL and judge_pruned_successors(t, worker, True, n)
+            known = (
+                n != codes.MISSING
+                and n != codes.BUFFER_FULL
+                and evaluate_invariants_of_pruned_successors(t, worker, True, n)
+            )
             if known and t.meta[codes.META_PERMUTATIONS] > 1:
                 known = find_canonical_permutations(t, worker, True, n)
             if known or n == codes.BUFFER_FULL:
@@ -193,7 +197,7 @@ def resolve_flat_misses(packing: Any, t: Any, worker: Any) -> None:
 
 
 @inlined
-def judge_flat_successor(t: Any, worker: Any, state: Any, k: Any) -> Any:
+def record_flat_successor_violations(t: Any, worker: Any, state: Any, k: Any) -> Any:
     """Record new violations by successor `k` or the step to it; return False where a constraint prunes it."""
     flags = np.int64(worker.succ[k, 1])
     arrays.record_violations(
@@ -209,8 +213,8 @@ def judge_flat_successor(t: Any, worker: Any, state: Any, k: Any) -> Any:
 def prefetch_inboxes(t: Any, worker: Any, at: Any) -> None:
     """Prefetch the table entries of a flat state's inboxes."""
     columns = worker.states.shape[1]
-    for s in range(codes.replica_slot_count(t, columns)):
-        inbox = np.int64(worker.states[at, codes.first_inbox_column(t, columns) + s])
+    for s in range(codes.slot_count_of_flat_state(t, columns)):
+        inbox = np.int64(worker.states[at, codes.first_inbox_column_of_flat_state(t, columns) + s])
         if inbox != 0:
             local = np.int64(worker.states[at, t.meta[codes.META_SLOT_BASE] + s])
             prefetch(t.bundles, maps.home_of_key(t.bundles, codes.pair_key(local, inbox)))
@@ -284,10 +288,10 @@ def append_or_queue_successor(t: Any, packing: Any, worker: Any, found: Any, rec
 
 
 @inlined
-def expand_and_judge(t: Any, packing: Any, worker: Any, at: Any) -> Any:
+def expand_and_canonicalize_flat_state(t: Any, packing: Any, worker: Any, at: Any) -> Any:
     """Expand a flat state, and judge and canonicalize its successors; return their number, MISSING or BUFFER_FULL."""
     n = expand_flat(t, packing, worker, at, False)
-    if n > 0 and not judge_pruned_successors(t, worker, False, n):
+    if n > 0 and not evaluate_invariants_of_pruned_successors(t, worker, False, n):
         n = codes.MISSING
     if n > 0 and t.meta[codes.META_PERMUTATIONS] > 1 and not find_canonical_permutations(t, worker, False, n):
         n = codes.MISSING
@@ -323,7 +327,7 @@ def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any,
         if i + PREFETCH_DISTANCE < len(which):
             prefetch_inboxes(t, worker, which[i + PREFETCH_DISTANCE])
         # A miss drops all successors of the state, so that its steps are counted once: see `expand_batch`.
-        n = expand_and_judge(t, packing, worker, which[i])
+        n = expand_and_canonicalize_flat_state(t, packing, worker, which[i])
         if n == codes.MISSING:
             arrays.append_retried_state(worker, which[i])
             continue
@@ -341,7 +345,7 @@ def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any,
             worker.fired[succ[k, 0]] += 1
             if succ[k, 1] == codes.SELF_LOOP_FLAGS:
                 continue
-            pruned = notable and not judge_flat_successor(t, worker, which[i], k)
+            pruned = notable and not record_flat_successor_violations(t, worker, which[i], k)
             if len(worker.collected) > 0:
                 arrays.collect_successor_for_python(t, worker, which[i], k, pruned)
             if pruned:

@@ -47,8 +47,8 @@ def intern_rows_of_flat_states(t: Any, flat: Any, first: Any, ids: Any) -> Any:
 @jit
 def request_tree_result(t: Any, rows: Any, row: Any, root: Any, me: Any, peer: Any, at: Any) -> None:
     """Request the result of a decision tree; Python reads the state as an interned control row."""
-    interned = intern_control_row(t, rows, row, codes.first_inbox_column(t, rows.shape[1]))
-    arrays.request_python(t, codes.ASK_PATH, root, interned, me, peer, at)
+    interned = intern_control_row(t, rows, row, codes.first_inbox_column_of_flat_state(t, rows.shape[1]))
+    arrays.append_request_to_python(t, codes.ASK_PATH, root, interned, me, peer, at)
 
 
 @inlined
@@ -56,7 +56,10 @@ def find_decision_tree_leaf(
     t: Any, worker: Any, serial: Any, rows: Any, row: Any, root: Any, me: Any, peer: Any, at: Any
 ) -> Any:
     """Walk a decision tree; return its leaf or MISSING. `at` is the state whose inboxes may be read, or NONE."""
-    slots, inboxes = codes.replica_slot_count(t, rows.shape[1]), codes.first_inbox_column(t, rows.shape[1])
+    slots, inboxes = (
+        codes.slot_count_of_flat_state(t, rows.shape[1]),
+        codes.first_inbox_column_of_flat_state(t, rows.shape[1]),
+    )
     leaf = walk_tree(t, rows, row, slots, root, me, peer, worker.states, at, inboxes)
     if leaf < 0 or t.nodes[leaf, codes.NODE_KIND] != codes.LEAF:
         worker.stats[codes.STATS_MISSED] = 1
@@ -128,7 +131,7 @@ NO_SHARED_NUMBER = np.int64(0)  # of shared fields: facts are keyed without thei
 
 
 @jit
-def clear_shared_contents_ids(worker: Any) -> None:
+def clear_shared_contents_ids_and_facts(worker: Any) -> None:
     """Clear the numbers of the shared fields' contents, and all facts."""
     counts = worker.fact_counts
     counts[AT_CONTENTS_SELDOM_REPEAT] = counts[AT_NUMBER_LOOKUPS] < LEAST_USES_A_SHARED_NUMBER * counts[AT_NUMBERS]
@@ -342,7 +345,7 @@ def part_violation_mask(
 def message_violation_mask(t: Any, rows: Any, row: Any) -> Any:
     """Return the mask of message invariants that messages in flight violate."""
     bad = np.int64(0)
-    for c in range(codes.first_inbox_column(t, rows.shape[1]), rows.shape[1]):
+    for c in range(codes.first_inbox_column_of_flat_state(t, rows.shape[1]), rows.shape[1]):
         if t.inbox_codes[rows[row, c]] < 0:
             bad |= t.contents[rows[row, c], codes.CONTENT_VIOLATED]
     return bad
@@ -351,7 +354,7 @@ def message_violation_mask(t: Any, rows: Any, row: Any) -> Any:
 @jit
 def flat_state_violation_mask(t: Any, worker: Any, serial: Any, rows: Any, row: Any, constraints: Any) -> Any:
     """Return the mask of invariants, or of constraints, that a flat state violates; or MISSING."""
-    base, slots = t.meta[codes.META_SLOT_BASE], codes.replica_slot_count(t, rows.shape[1])
+    base, slots = t.meta[codes.META_SLOT_BASE], codes.slot_count_of_flat_state(t, rows.shape[1])
     of_all, of_one, of_two = (
         t.property_masks[constraints, 0],
         t.property_masks[constraints, 1],
@@ -386,7 +389,7 @@ def evaluate_flat_batch_invariants(t: Any, worker: Any, which: Any) -> None:
     which = unowned_array(which)
     for i in range(len(which)):
         if worker.fact_counts[AT_NUMBERS_RAN_OUT]:
-            clear_shared_contents_ids(worker)
+            clear_shared_contents_ids_and_facts(worker)
         bad = flat_state_violation_mask(t, worker, False, worker.states, which[i], 0)
         if bad < 0:
             arrays.append_retried_state(worker, which[i])

@@ -11,7 +11,7 @@ from kraftcheck.explorer.tables.kernel import codes, maps
 from kraftcheck.explorer.tables.kernel.flat import facts
 from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import pack_single_columns, update_packed_column
-from kraftcheck.explorer.tables.kernel.resolve import local_after_change
+from kraftcheck.explorer.tables.kernel.resolve import find_local_after_change_or_request
 
 
 @inlined
@@ -51,7 +51,7 @@ def apply_delta_to_successor(t: Any, packing: Any, worker: Any, serial: Any, at:
                 known = False
                 worker.stats[codes.STATS_MISSED] = 1
                 if serial:
-                    local_after_change(t, before, fields)
+                    find_local_after_change_or_request(t, before, fields)
         if known:
             change_successor_column(t, packing, worker, n, column, value)
     return known
@@ -64,7 +64,7 @@ def evaluate_step_properties(t: Any, worker: Any, serial: Any, at: Any, n: Any) 
     kind, flags = facts.FACT_STEP_HOLDS, np.int64(0)
     number = facts.shared_fields_number_for_fact(worker, kind, worker.fact_counts[facts.AT_CURRENT_NUMBER])
     missing = False
-    for s in range(codes.replica_slot_count(t, states.shape[1])):
+    for s in range(codes.slot_count_of_flat_state(t, states.shape[1])):
         before, later = np.int64(states[at, base + s]), np.int64(succ[n, 2 + base + s])
         if before == later or before == 0 or later == 0:
             continue
@@ -112,7 +112,7 @@ def write_flat_successor(
     if n >= len(succ) - 1:
         return codes.BUFFER_FULL
     # A self-loop is only counted: it needs the action, and no successor.
-    inboxes = codes.first_inbox_column(t, states.shape[1])
+    inboxes = codes.first_inbox_column_of_flat_state(t, states.shape[1])
     stays = inbox < 0 or inbox == states[at, inboxes + slot]
     operations = t.outcomes[outcome, codes.OUTCOME_COUNT]
     piece = store_piece_number(t, worker, n, outcome)
@@ -298,12 +298,12 @@ def expand_flat(t: Any, packing: Any, worker: Any, at: Any, serial: Any) -> Any:
     Returns their number, MISSING after a cache miss, or BUFFER_FULL where the buffer has no room.
     """
     states, base = worker.states, t.meta[codes.META_SLOT_BASE]
-    slots = codes.replica_slot_count(t, states.shape[1])
+    slots = codes.slot_count_of_flat_state(t, states.shape[1])
     worker.stats[codes.STATS_MISSED] = 0
     worker.stats[codes.STATS_NOTABLE] = 0
     # Number the shared fields for the memo. Pack the state once: each successor's words are a copy with a few changes.
     if worker.fact_counts[facts.AT_NUMBERS_RAN_OUT]:
-        facts.clear_shared_contents_ids(worker)
+        facts.clear_shared_contents_ids_and_facts(worker)
     worker.fact_counts[facts.AT_CURRENT_NUMBER] = facts.shared_contents_id(t, worker, states, at)
     if t.meta[codes.META_PERMUTATIONS] == 1:
         pack_single_columns(t, packing, states, at, np.int64(0), worker.words, len(worker.words) - 1)
@@ -322,7 +322,7 @@ def expand_flat(t: Any, packing: Any, worker: Any, at: Any, serial: Any) -> Any:
 
 
 @inlined
-def judge_pruned_successors(t: Any, worker: Any, serial: Any, n: Any) -> Any:
+def evaluate_invariants_of_pruned_successors(t: Any, worker: Any, serial: Any, n: Any) -> Any:
     """Evaluate the invariants of pruned successors, which are not stored; return whether all verdicts are known."""
     known = True
     for k in range(n if worker.stats[codes.STATS_NOTABLE] else 0):
