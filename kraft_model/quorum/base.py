@@ -60,7 +60,7 @@ from kraftcheck.kraft_model.quorum.rules import (
     matching_voter,
     normalized_voter_set_pair,
     replica_ended_by_exception,
-    replica_keys_of_voters,
+    replica_keys,
     resigned,
     restarted_replica,
     unattached,
@@ -142,7 +142,7 @@ class QuorumVoterSets(Protocol):
 
     def majority_is_lost(self, voters: VoterSet, rejected: Collection[Key]) -> bool:
         """Return whether the voters that have not rejected are too few for a majority."""
-        return not self.is_majority(voters, replica_keys_of_voters(voters).difference(rejected))
+        return not self.is_majority(voters, replica_keys(voters).difference(rejected))
 
     def majorities_meet(self, one: VoterSet, other: VoterSet) -> bool:
         """Return whether every majority of one voter set shares a member with every majority of another."""
@@ -153,11 +153,10 @@ class QuorumVoterSets(Protocol):
 def _majorities_intersect(
     is_majority: Callable[[VoterSet, Collection[Key]], bool], one: VoterSet, other: VoterSet
 ) -> bool:
-    members = replica_keys_of_voters(one)
+    members = replica_keys(one)
     groups = chain.from_iterable(combinations(ordered(members), size) for size in range(len(members) + 1))
     return not any(
-        is_majority(one, group) and is_majority(other, replica_keys_of_voters(other).difference(group))
-        for group in groups
+        is_majority(one, group) and is_majority(other, replica_keys(other).difference(group)) for group in groups
     )
 
 
@@ -496,7 +495,7 @@ class QuorumBase(QuorumVoterSets):
         """Return a history record of a replica's state as it answers a change, for properties only."""
         waits = max(epoch_start(me.log, me.epoch) + 1, self.last_voters_record(me.log)) > me.high_watermark
         busy = waits or isinstance(me.change, Change)
-        return Answered(asked, me.mode, me.version, replica_keys_of_voters(me.voters), busy)
+        return Answered(asked, me.mode, me.version, replica_keys(me.voters), busy)
 
     def update_answer(self, me: Replica, error: Error, request: UpdateVoterRequest) -> UpdateVoterResponse:
         shown = self.endpoint_shown(me)

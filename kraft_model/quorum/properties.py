@@ -28,7 +28,7 @@ from kraftcheck.kraft_model.quorum.rules import (
     last_kraft_version,
     matches_voter,
     normalized_replica_key_set_pair,
-    replica_keys_of_voters,
+    replica_keys,
 )
 from kraftcheck.spec import Map, ModelValue, Record, constraint, invariant, projection, step_invariant
 
@@ -65,7 +65,7 @@ class QuorumProperties(QuorumBase):
 
     def is_kept(self, told: Told, shared: Shared) -> bool:
         """Whether the committed log contains a change reported as completed."""
-        sets = [replica_keys_of_voters(voters) for _, voters in self.voter_sets(shared.committed)]
+        sets = [replica_keys(voters) for _, voters in self.voter_sets(shared.committed)]
         if told.operation is Operation.ADD_VOTER:
             return any(told.about in voters for voters in sets)
         if told.operation is Operation.REMOVE_VOTER:

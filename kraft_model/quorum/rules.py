@@ -78,7 +78,7 @@ def matching_voter(voters: Iterable[Voter], key: Key) -> Voter | None:
     return next((voter for voter in voters if matches_voter(voter.key, key)), None)
 
 
-def replica_keys_of_voters(voters: Iterable[Voter]) -> frozenset[Key]:
+def replica_keys(voters: Iterable[Voter]) -> frozenset[Key]:
     return frozenset(voter.key for voter in voters)
 
 
@@ -96,7 +96,7 @@ def _without_directory_ids(voters: VoterSet) -> VoterSet:
 def normalized_replica_key_set_pair(one: VoterSet, other: VoterSet) -> tuple[frozenset[Key], frozenset[Key]]:
     """Return the replica keys of both voter sets, without any directory ids if a voter of either set has none."""
     first, second = normalized_voter_set_pair(one, other)
-    return replica_keys_of_voters(first), replica_keys_of_voters(second)
+    return replica_keys(first), replica_keys(second)
 
 
 VOLATILE_DEFAULTS = {

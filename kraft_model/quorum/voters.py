@@ -37,7 +37,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Voter,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.rules import epoch_start, matches_voter, matching_voter, replica_keys_of_voters
+from kraftcheck.kraft_model.quorum.rules import epoch_start, matches_voter, matching_voter, replica_keys
 from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, internal, on, ordered, projection
 
 ChangeOutcome = tuple[Replica, list[Record], Error | None]
@@ -202,7 +202,7 @@ class QuorumVoterChanges(QuorumBase):
         """
         if self.removed_voters == 0 or not self.serves_administrators(me):
             return
-        for key in ordered(replica_keys_of_voters(me.voters) | replica_keys_of_voters(controller_identities(identity))):
+        for key in ordered(replica_keys(me.voters) | replica_keys(controller_identities(identity))):
             outcome = self.begin_removing(me, key, ADMIN)
             yield from self.administrator_step(me, shared, outcome, Operation.REMOVE_VOTER, "removed_voters")
 
@@ -225,7 +225,7 @@ class QuorumVoterChanges(QuorumBase):
         error = self.change_error(me)
         if error is not None:
             return me, [], error
-        if key not in replica_keys_of_voters(me.voters):
+        if key not in replica_keys(me.voters):
             return me, [], Error.VOTER_NOT_FOUND
         if len(me.voters) == 1:
             return me, [], Error.INVALID_REQUEST

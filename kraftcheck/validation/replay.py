@@ -23,7 +23,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Nil,
     Replica,
 )
-from kraftcheck.kraft_model.quorum.rules import candidate, prospective, replica_keys_of_voters, resigned, unattached
+from kraftcheck.kraft_model.quorum.rules import candidate, prospective, replica_keys, resigned, unattached
 from kraftcheck.spec import Record
 from kraftcheck.validation.completeness import (
     LineOrderChecker,
@@ -536,7 +536,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
             own = self.protocol.own_votes(me)
             between = [unattached(me, shown["epoch"]), prospective(me, own), candidate(me, own)]
             if (
-                before.shown is None and me.leader == me.id and replica_keys_of_voters(me.voters) == own
+                before.shown is None and me.leader == me.id and replica_keys(me.voters) == own
             ):  # a sole voter starts, and led
                 back = me.but(voted=Nil.NIL)
                 between += [resigned(back), prospective(back, own)]

@@ -180,7 +180,7 @@ def test_facts_are_forgotten_where_numbers_run_out(laid_out: list[bool], monkeyp
 
     monkeypatch.setattr(facts, "MOST_SHARED_CONTENT_NUMBERS", 4)
     monkeypatch.setattr(facts, "LISTED_NODES_CAPACITY", 16)
-    monkeypatch.setattr(layouts, "clear_fact_memo", noting)
+    monkeypatch.setattr(layouts, "allocate_empty_fact_memo", noting)
     for found in sample(3, seed=4_712, large=60, most=1_000):
         check_agreement(found, 2)
         search = BreadthFirst(found.protocol, found.description.options(found.protocol), 1)

@@ -30,7 +30,7 @@ from kraftcheck.kraft_model.quorum.records import (
     VoteResponse,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.rules import replica_keys_of_voters
+from kraftcheck.kraft_model.quorum.rules import replica_keys
 from kraftcheck.kraft_model.quorum.variants import coming, formatting
 from kraftcheck.spec import Map
 from kraftcheck.spec.cfg.binding import bind, with_assignments
@@ -137,7 +137,7 @@ def test_a_removal_by_id_takes_the_new_disk_and_one_by_directory_id_does_not() -
     for variant, error in ((None, Error.VOTER_NOT_FOUND), ("removed-by-controller-id", None)):
         after, _, found = quorum(variant).begin_removing(leader, Key(N3), ADMIN)
         assert found is error
-        assert (Key(N3, 2) in replica_keys_of_voters(after.voters)) is (variant is None)
+        assert (Key(N3, 2) in replica_keys(after.voters)) is (variant is None)
 
 
 def test_an_addition_by_id_takes_the_lost_disk_of_an_observer() -> None:

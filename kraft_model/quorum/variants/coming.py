@@ -30,7 +30,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Voter,
     Voters,
 )
-from kraftcheck.kraft_model.quorum.rules import Log, matching_voter, replica_keys_of_voters
+from kraftcheck.kraft_model.quorum.rules import Log, matching_voter, replica_keys
 from kraftcheck.kraft_model.quorum.starts import fetches
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
 from kraftcheck.spec import (
@@ -149,11 +149,7 @@ class AddedByControllerId(Quorum, variant="added-by-controller-id"):
         change = after.change
         if step.spends != ("added_voters",) or not isinstance(change, Change) or not isinstance(change.asked, Key):
             return True
-        known = [
-            key
-            for key in before.offsets
-            if key.id == change.asked.id and key not in replica_keys_of_voters(before.voters)
-        ]
+        known = [key for key in before.offsets if key.id == change.asked.id and key not in replica_keys(before.voters)]
         directories = sorted(key.directory for key in known) or [change.asked.directory]
         assert isinstance(change.voter, Voter)
         meant_newest = change.asked.directory >= directories[-1]

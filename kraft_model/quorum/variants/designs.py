@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.records import Batch, Key, Mode, Nil, Replica, Shared, Voter, Voters
-from kraftcheck.kraft_model.quorum.rules import VoterSet, replica_keys_of_voters
+from kraftcheck.kraft_model.quorum.rules import VoterSet, replica_keys
 from kraftcheck.kraft_model.quorum.voters import controller_identities
 from kraftcheck.spec import Map, ModelValue, Record, Steps, bound, constant, internal
 
@@ -25,7 +25,7 @@ class JointVoter(Voter):
         return f"{super().__str__()}{'' if self.old and self.new else '-' if self.old else '+'}"
 
 
-def voter_sets_needing_majority(voters: VoterSet) -> list[VoterSet]:
+def old_and_new_voters(voters: VoterSet) -> list[VoterSet]:
     """Return the list of the old and the new voter set of C_old,new; the list of `voters` alone if it is not joint."""
     joint = [voter for voter in voters if isinstance(voter, JointVoter)]
     if not joint:
@@ -46,21 +46,17 @@ class JointConsensus(Quorum, variant="joint-consensus"):
 
     def is_majority(self, voters: VoterSet, group: Collection[Key]) -> bool:
         is_majority = super().is_majority
-        return all(is_majority(half, group) for half in voter_sets_needing_majority(voters))
+        return all(is_majority(half, group) for half in old_and_new_voters(voters))
 
     @internal(reads=Quorum.identity)
     def replace_voters(self, me: Replica, shared: Shared, identity: Map[ModelValue, Voter | Nil]) -> Steps:
         """A leader with committed voters appends C_old,new once the new voters have caught up."""
         target = {voter.key: voter for voter in controller_identities(identity) if voter.key.id in self.new_voters}
-        ready = bool(target) and all(
-            key in replica_keys_of_voters(me.voters) or self.has_caught_up(me, key) for key in target
-        )
-        if self.change_error(me) is not None or target.keys() == replica_keys_of_voters(me.voters) or not ready:
+        ready = bool(target) and all(key in replica_keys(me.voters) or self.has_caught_up(me, key) for key in target)
+        if self.change_error(me) is not None or target.keys() == replica_keys(me.voters) or not ready:
             return
         both = {voter.key: voter for voter in me.voters} | target
-        joint = frozenset(
-            JointVoter(k, v.endpoint, k in replica_keys_of_voters(me.voters), k in target) for k, v in both.items()
-        )
+        joint = frozenset(JointVoter(k, v.endpoint, k in replica_keys(me.voters), k in target) for k, v in both.items())
         after, sends, puts = self.commits(self.uses(me, joint), shared)
         yield self.taken(me, after, *sends, consumes=False).put(**puts).spend("replacements")
 
@@ -70,15 +66,9 @@ class JointConsensus(Quorum, variant="joint-consensus"):
 
     def commits(self, me: Replica, shared: Shared) -> tuple[Replica, list[Record], dict[str, object]]:
         after, sends, puts = super().commits(me, shared)
-        if (
-            after.mode is not Mode.LEADER
-            or len(voter_sets_needing_majority(after.voters)) == 1
-            or not self.may_conclude(after)
-        ):
+        if after.mode is not Mode.LEADER or len(old_and_new_voters(after.voters)) == 1 or not self.may_conclude(after):
             return after, sends, puts
-        concluded = frozenset(
-            Voter(voter.key, voter.endpoint) for voter in voter_sets_needing_majority(after.voters)[1]
-        )
+        concluded = frozenset(Voter(voter.key, voter.endpoint) for voter in old_and_new_voters(after.voters)[1])
         after, more, later = super().commits(self.uses(after, concluded), shared)
         return after, sends + more, puts | later
 

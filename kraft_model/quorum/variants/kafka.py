@@ -43,7 +43,7 @@ from kraftcheck.kraft_model.quorum.rules import (
     last_epoch,
     matching_voter,
     permanently_down_replica,
-    replica_keys_of_voters,
+    replica_keys,
     resigned,
 )
 from kraftcheck.kraft_model.quorum.variants.readings import (
@@ -321,7 +321,7 @@ class OnlyVoterIsNotFound(Quorum):
 
     def begin_removing(self, me: Replica, key: Key, client: ModelValue) -> ChangeOutcome:
         after, sends, error = super().begin_removing(me, key, client)
-        is_only = error is Error.INVALID_REQUEST and replica_keys_of_voters(me.voters) == {key}
+        is_only = error is Error.INVALID_REQUEST and replica_keys(me.voters) == {key}
         return after, sends, Error.VOTER_NOT_FOUND if is_only else error
 
 

@@ -33,7 +33,7 @@ from kraftcheck.kraft_model.quorum.records import (
 from kraftcheck.kraft_model.quorum.rules import (
     last_kraft_version,
     matching_voter,
-    replica_keys_of_voters,
+    replica_keys,
     replica_with_disk_state_only,
 )
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
@@ -53,7 +53,7 @@ class Kip853Draft(Quorum, variant="kip853-draft"):
             return me, [], Error.REQUEST_TIMED_OUT
         if me.version < self.needed_version():
             return me, [], Error.UNSUPPORTED_VERSION
-        if voter.key in replica_keys_of_voters(me.voters):
+        if voter.key in replica_keys(me.voters):
             return me, [], Error.VOTER_ALREADY_ADDED
         if voter.key not in me.offsets:
             return me, [], Error.INVALID_REQUEST
@@ -107,11 +107,7 @@ class Kip853Draft(Quorum, variant="kip853-draft"):
         """A replica outside its own voter set answers NOT_VOTER, and the leader has to repeat BeginQuorumEpoch."""
         if self.is_cut(me, request.source, shared) or self.is_foreign(me, request.source):
             yield from super().handle_begin_quorum_epoch_request(me, request, shared)
-        elif (
-            request.epoch >= me.epoch
-            and self.is_meant(request.voter, me)
-            and me.key not in replica_keys_of_voters(me.voters)
-        ):
+        elif request.epoch >= me.epoch and self.is_meant(request.voter, me) and me.key not in replica_keys(me.voters):
             refusal = BeginQuorumEpochResponse(
                 me.epoch, me.leader, Error.NOT_VOTER, request.epoch, me.id, request.source
             )
@@ -126,7 +122,7 @@ class DuplicateDirectoryAllowed(Quorum, variant="duplicate-directory-allowed"):
     configuration = "reading.duplicate-directory-allowed"
 
     def is_duplicate(self, me: Replica, key: Key) -> bool:
-        return key in replica_keys_of_voters(me.voters)
+        return key in replica_keys(me.voters)
 
 
 class ChangesNeedVersionAboveOne(Quorum, variant="version-above-one"):

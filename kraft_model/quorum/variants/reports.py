@@ -31,7 +31,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Term,
     Voter,
 )
-from kraftcheck.kraft_model.quorum.rules import VoterSet, epoch_start, last_kraft_version, replica_keys_of_voters
+from kraftcheck.kraft_model.quorum.rules import VoterSet, epoch_start, last_kraft_version, replica_keys
 from kraftcheck.kraft_model.quorum.variants.kafka import SeveralSnapshots
 from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, bound, constant, internal, invariant, step_invariant
 
@@ -190,7 +190,7 @@ class EndpointsNotDescribed(Quorum, variant="endpoints-not-described"):
         for step in super().describe_quorum(me):
             (told,) = step.sent
             assert isinstance(told, DescribeQuorumResponse)
-            shown = (v if v.key in replica_keys_of_voters(first) else v.but(endpoint=0) for v in told.current)
+            shown = (v if v.key in replica_keys(first) else v.but(endpoint=0) for v in told.current)
             yield step.but(sends=()).send(told.but(current=frozenset(shown)))
 
 
@@ -428,7 +428,7 @@ class RemovedVotersStayOut(Quorum, variant="removed-voters-stay-out"):
     def removed_voters_stay_out(self, me: Admin, shared: Shared) -> bool:
         """The last committed voter set has no voter that an administrator has removed (KIP-853, "RemoveVoter")."""
         removed = {told.about for told in me.told if told.operation is Operation.REMOVE_VOTER}
-        return not removed & replica_keys_of_voters(self.voters_in(shared.committed, frozenset()))
+        return not removed & replica_keys(self.voters_in(shared.committed, frozenset()))
 
 
 # Mixed versions of RPCs
