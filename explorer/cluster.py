@@ -164,7 +164,7 @@ class SparkApplication:
         return f" ({said[-1]}; --verbose shows all)" if said else ""
 
     def _await_executor(self) -> None:
-        """Wait for an executor; raise PlatformError after some seconds, which the user may set."""
+        """Wait for an executor; raise ProcessFailureError after some seconds, which the user may set."""
         patience = self.number(EXECUTOR_WAIT_SETTING, int(MASTER_TIMEOUT_SECONDS), least=1, most=86_400)
         if self.local:
             return
@@ -245,7 +245,7 @@ class SparkApplication:
             raise ProcessFailureError(SPARK_ENDED_TEXT) from error
 
     def require_running(self) -> None:
-        """Raise PlatformError if the JVM has ended."""
+        """Raise ProcessFailureError if the JVM has ended."""
         if self._is_gone():
             raise ProcessFailureError(SPARK_ENDED_TEXT)
 
@@ -378,7 +378,7 @@ def require_master_answers(master: str) -> None:
 
 
 def task_with_code(name: str, arguments: str, protocol: type[Protocol]) -> Any:
-    """Return a function as `Cluster.task` does that has the code for executors in it, so it needs no Spark context."""
+    """Return a function as `SparkApplication.task` does, with the code for executors in it: it needs no context."""
     return _pickle_boot_by_value(boot.remote_task(name, arguments, *code_zip_with_name_and_digest(protocol)))
 
 

@@ -164,7 +164,7 @@ class RenamingViewTest:
 def renaming_test_offsets(protocol: Protocol) -> tuple[int, ...]:
     """Return the lifts of twins: small ones, one beyond every constant, and those around the protocol's constants."""
     found = dict.fromkeys((0, 1, 2, 3, LIFT_BEYOND_CONSTANTS))
-    limits = protocol.bounds  # a bound is spent, not read; a comparison with one differs between 0 and FAR
+    limits = protocol.bounds  # a bound is spent, not read; a comparison with one differs between 0 and the last lift
     known = [value for one, value in vars(protocol).items() if type(value) is int and one not in limits]
     for number in sorted({*known, *_integers_in_protocol_code(type(protocol))}):
         around = (number + more for more in TWIN_LIFTS_AROUND_CONSTANTS)

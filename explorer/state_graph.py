@@ -238,19 +238,19 @@ class OutsideStepLabels(NamedTuple):
 
 
 class _OutsideStepLabelsBuilder:
-    """Marks under construction."""
+    """OutsideStepLabels under construction."""
 
     def __init__(self, room: SpillArena) -> None:
         self._states, self._labels = GrowableSpillArray(room, np.int32), GrowableSpillArray(room, np.uint16)
 
     def append(self, states: NDArray[Any], labels: LabelNumbers) -> None:
-        """Append marks; drop duplicates among them."""
+        """Append labels of states; drop duplicates among them."""
         both = np.unique(states.astype(np.int64) << 16 | labels)
         self._states.append((both >> 16).astype(np.int32))
         self._labels.append((both & 0xFFFF).astype(np.uint16))
 
     def all(self) -> OutsideStepLabels:
-        """Return all marks, in the order in which they were appended."""
+        """Return all labels, in the order in which they were appended."""
         return OutsideStepLabels(self._states.all, self._labels.all)
 
 

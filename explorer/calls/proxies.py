@@ -1,7 +1,7 @@
 """Read-tracking proxies of records, projections and sets: a call is memoized under its reads.
 
 A proxy shows the class of its record (`__class__`), so that `isinstance(me, Controller)` works in handlers and
-properties. Methods that inspect types more closely (`type_inspection.py`) get the records themselves.
+properties. Methods that inspect types more closely (`inspection.py`) get the records themselves.
 """
 
 from __future__ import annotations

@@ -169,12 +169,12 @@ class InProcessTasks:
         self._run_id = run_id
 
     def run(self, count: int, name: str, arguments: str, schema: str) -> Any:
-        """Run tasks; return the table of their rows. Parameters as in `Cluster.run`."""
+        """Run tasks; return the table of their rows. Parameters as in `SparkApplication.run`."""
         batches = self._run(name, arguments, _task_number_batches(count))
         return pa.Table.from_batches(batches, definitions.RECORDS_SCHEMA)
 
     def exchange(self, count: int, first: tuple[str, str, str], reducers: int, second: tuple[str, str, str]) -> Any:
-        """Run tasks that send rows to a second task; return the second's rows. Parameters as in `Cluster.exchange`."""
+        """Run tasks that send rows to a second task; return the second's rows, as `SparkApplication.exchange` does."""
         assert reducers == 1, "several reducers need a job"
         sent = self._run(first[0], first[1], _task_number_batches(count))
         return pa.Table.from_batches(self._run(second[0], second[1], sent), definitions.RECORDS_SCHEMA)

@@ -1,4 +1,4 @@
-"""The tasks of `lockstep`: random walks, walks of files, or a cover of the state graph."""
+"""The tasks of `lockstep`: random walks, a cover of the state graph, or files with walks, scenarios or traces."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _require_live_runner(runner: Any) -> None:
-    """Raise PlatformError if the runner, if it is started, has lost a process."""
+    """Raise ProcessFailureError if the runner, if it is started, has lost a process."""
     if runner.cache_info().currsize:
         runner().require_running()
 

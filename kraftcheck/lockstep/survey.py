@@ -1,4 +1,4 @@
-"""Survey: many walks of model and Kafka in lockstep, and classes of their findings, each with a short walk."""
+"""A campaign: many walks of model and Kafka in lockstep, and classes of their findings, each with a short walk."""
 
 from __future__ import annotations
 

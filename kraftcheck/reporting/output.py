@@ -38,6 +38,7 @@ from kraftcheck.reporting.lines import (
     lines_as_plain_text,
     note_lines,
 )
+from kraftcheck.spec.diagnosis.why import relative_path
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.declarations import GRAPH_PROPERTY_KINDS
 from kraftcheck.spec.language.protocol import Protocol
@@ -234,12 +235,17 @@ def write_junit(job: SearchJob, result: Result, path: Path, *, allow_incomplete:
     warnings = result.doubts if strict else result.warnings
     if warnings:
         case(WARNINGS_SUITE, "failure" if strict else "skipped", message=replace_non_xml("; ".join(warnings)))
+    write_junit_suite(suite, result.seconds, [summary_line(result, job.config_name)], path)
+
+
+def write_junit_suite(suite: Any, seconds: float, output: Iterable[Line], path: Path) -> None:
+    """Write a JUnit test suite, given its tests, with the numbers of tests and failures, its time and its output."""
+    from xml.etree import ElementTree
+
     counts = {"tests": "testcase", "failures": "failure", "errors": "error", "skipped": "skipped"}
     suite.attrib |= {key: str(len(list(suite.iter(kind)))) for key, kind in counts.items()}
-    suite.set("time", f"{result.seconds:.3f}")
-    ElementTree.SubElement(suite, "system-out").text = replace_non_xml(
-        lines_as_plain_text([summary_line(result, job.config_name)])
-    )
+    suite.set("time", f"{seconds:.3f}")
+    ElementTree.SubElement(suite, "system-out").text = replace_non_xml(lines_as_plain_text(output))
     tree = ElementTree.ElementTree(suite)
     ElementTree.indent(tree)
     tree.write(path, "utf-8", xml_declaration=True)
@@ -281,10 +287,7 @@ def _annotation_place(job: SearchJob, violation: Violation) -> dict[str, str]:
     place = violation_reason(job.protocol, violation).place
     if place is None:
         return {}
-    file = Path(place[0])
-    if file.is_relative_to(Path.cwd()):
-        file = file.relative_to(Path.cwd())
-    return {"file": str(file), "line": str(place[1])}
+    return {"file": relative_path(place[0]), "line": str(place[1])}
 
 
 def _github_workflow_command(kind: str, place: dict[str, str], title: str, text: str) -> str:

@@ -183,7 +183,7 @@ def html_document(data: Mapping[str, Any], scripts: Iterable[str], asks: str = "
     parts = "\n".join((PAGE_FOLDER / name).read_text("utf-8") for name in scripts)
     script = f'\n(() => {{\n"use strict";\n{parts}}})();\n'
     texts = {
-        "policy": _CONTENT_SECURITY_POLICY.format(script=_csp_hash(script), style=_csp_hash(style), asks=asks),
+        "policy": _CONTENT_SECURITY_POLICY.format(script=csp_hash(script), style=csp_hash(style), asks=asks),
         "style": style,
         "script": script,
         "data": json.dumps(data, ensure_ascii=False, separators=(",", ":")).translate(_SCRIPT_ESCAPES),
@@ -192,7 +192,8 @@ def html_document(data: Mapping[str, Any], scripts: Iterable[str], asks: str = "
     return re.sub(r"\{\{(\w+)\}\}", lambda found: texts[found[1]], template)
 
 
-def _csp_hash(text: str) -> str:
+def csp_hash(text: str) -> str:
+    """Return the digest by which a Content-Security-Policy allows a script or a style."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 

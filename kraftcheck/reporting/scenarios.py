@@ -46,7 +46,7 @@ hide FIELD ...
     (`shared.elected`).
 show [PATH ...]
     Show a replica (`n1`: its non-default fields), a field (`n1.log`, `shared.acked`), or every message under way
-    (`step_messages`).
+    (`show messages`).
 property NAME ...
     Show whether properties hold in the current state or over the last step.
 

@@ -5,10 +5,8 @@ The page has the life of a cluster: a sequence diagram in which fetches are fold
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from hashlib import sha256
 from html import escape
 from itertools import groupby
 from pathlib import Path
@@ -29,6 +27,8 @@ from kraftcheck.reporting.lines import (
     note_lines,
     table_lines,
 )
+from kraftcheck.reporting.output import write_junit_suite
+from kraftcheck.reporting.report import csp_hash
 from kraftcheck.spec.values import escape_invisible, replace_non_xml, text_of, truncate_text
 from kraftcheck.validation.disks import ReplicaDisk
 from kraftcheck.validation.events import Event, EventKind, MessageBody
@@ -384,15 +384,7 @@ def write_validation_junit(found: Validation, path: Path) -> None:
     for title, report in (("logs", found.monitored), ("disks", found.disk_report)):
         for check, count in report.checks.items() if report is not None else ():
             case(f"{title}: {check}", *_junit_outcome(report, check, count))
-    counts = {"tests": "testcase", "failures": "failure", "errors": "error", "skipped": "skipped"}
-    suite.attrib |= {key: str(len(list(suite.iter(kind)))) for key, kind in counts.items()}
-    suite.set("time", f"{found.seconds:.3f}")
-    ElementTree.SubElement(suite, "system-out").text = replace_non_xml(
-        lines_as_plain_text(validation_lines(found, quiet=True))
-    )
-    tree = ElementTree.ElementTree(suite)
-    ElementTree.indent(tree)
-    tree.write(path, "utf-8", xml_declaration=True)
+    write_junit_suite(suite, found.seconds, validation_lines(found, quiet=True), path)
 
 
 def _junit_outcome(report: CheckReport | None, check: str, count: int) -> tuple[str, str]:
@@ -507,7 +499,7 @@ def _truncate_and_escape_html(text: str, most: int = 400) -> str:
 
 def _cluster_page_parts(found: Validation, life: ClusterTimeline) -> Iterator[str]:
     style, script = ((PAGE_FOLDER / f"cluster.{kind}").read_text("utf-8") for kind in ("css", "js"))
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{_sha256_base64(script)}'"
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src '{csp_hash(script)}'"
     yield '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
     yield f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
     yield f"<title>kraftcheck validate: {found.result}</title><style>{style}</style></head><body>"
@@ -518,10 +510,6 @@ def _cluster_page_parts(found: Validation, life: ClusterTimeline) -> Iterator[st
         left_out = life.left_out + len(life.rows) - len(rows)
         yield from _timeline_html_parts(rows, left_out, is_causal=found.replay is not None)
     yield f"<script>{script}</script></body></html>\n"
-
-
-def _sha256_base64(text: str) -> str:
-    return b64encode(sha256(text.encode()).digest()).decode()
 
 
 def _timeline_html_parts(rows: Sequence[TimelineRow], left_out: int, *, is_causal: bool) -> Iterator[str]:

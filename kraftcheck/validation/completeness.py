@@ -78,7 +78,7 @@ class LineOrderChecker:
                 self.received = event
 
     def check(self, unit: Sequence[Event], *, is_last: bool) -> None:
-        """Raise Refusal at the first line of a unit that comes out of order, twice, or without the line before it."""
+        """Raise EventRefusal at the first line of a unit that comes too early, twice, or without the line before it."""
         if unit[0].kind in BOOT_KINDS:
             self.__init__()  # type: ignore[misc]
             _check_process_start(unit, is_last=is_last)
@@ -230,7 +230,7 @@ def _is_undelayed_response(event: Event, first: Event) -> bool:
 
 
 def require_lines_for_changes(old: Replica, after: NodeHypothesis, unit: Sequence[Event]) -> None:
-    """Raise Refusal unless each change of the model in a unit has its line."""
+    """Raise EventRefusal unless each change of the model in a unit has its line."""
     new = after.me
     if after.appended > unit[-1].seq:
         raise EventRefusal(unit[-1], "is not followed by the line of an append")
@@ -272,7 +272,7 @@ def _leads_within_unit(unit: Sequence[Event]) -> bool:
 
 
 def require_control_lines_at_process_start(me: Replica, unit: Sequence[Event]) -> None:
-    """Raise Refusal unless a starting process shows the voters and versions of its snapshot and of the log behind it.
+    """Raise EventRefusal unless a starting process shows the voters and versions of its snapshot and its log.
 
     Voters come with a version. Those of a formatted disk are at offset -1, and not in the model's log.
     """

@@ -88,9 +88,9 @@ def node_name(disk: ReplicaDisk) -> NodeName:
     return disk.path if disk.node_id is None else disk.node_id
 
 
-def voter_ids(voters: Iterable[Voter]) -> list[int]:
-    """Return the numbers of voters."""
-    return sorted(voter.id for voter in voters)
+def voter_ids(voters: Iterable[tuple[Any, ...]]) -> list[int]:
+    """Return the numbers of voters, which are their first fields."""
+    return sorted(voter[0] for voter in voters)
 
 
 def voters_at(disk: ReplicaDisk, offset: int) -> tuple[int, tuple[Voter, ...]] | None:

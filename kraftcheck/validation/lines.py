@@ -153,7 +153,7 @@ MOST_SNAPSHOT_STEPS = 2
 
 
 class LineChecks(CommittedBatchMerger):
-    """Checks that return the state after a line, or raise Refusal."""
+    """Checks that return the state after a line, or raise EventRefusal."""
 
     known: KnownDifferenceUses
     snapshot_sizes: dict[Any, str | None]  # by process, end offset and epoch
@@ -492,7 +492,7 @@ class LineChecks(CommittedBatchMerger):
     def _require_record_offset(
         self, node: NodeProgress, state: NodeHypothesis, event: Event, kind: type[Record], *, records_behind: int
     ) -> None:
-        """Raise Refusal unless a line has the offset of its record, or of the last one in the snapshot that is read.
+        """Raise EventRefusal unless a line has the offset of its record, or of the last one in the snapshot read.
 
         A batch ends with its control records; some of them may be behind this one.
         """

@@ -243,12 +243,6 @@ def _fill_append_event(event: Event, text: str) -> None:
         event.kind, event.body = EventKind.APPEND, (int(found[1]), int(found[2]), int(found[3]))
 
 
-def _fill_follower_end_offset_event(event: Event, text: str) -> None:
-    found = re.search(r"offset=(\d+), epoch=(\d+)", text)
-    if found:
-        event.kind, event.body = EventKind.STORED, (int(found[1]), int(found[2]))
-
-
 def _offset_event_parser(kind: EventKind) -> Callable[[Event, str], None]:
     def parse(event: Event, text: str) -> None:
         found = re.search(r"(?:offset=|to offset |to )(\d+)", text)
@@ -304,7 +298,7 @@ def _parked_fetch_parser(kind: EventKind) -> Callable[[Event, str], None]:
     return parse
 
 
-def _snapshot_line_parser(kind: EventKind) -> Callable[[Event, str], None]:
+def _offset_and_epoch_parser(kind: EventKind) -> Callable[[Event, str], None]:
     def parse(event: Event, text: str) -> None:
         found = re.search(r"offset=(\d+), epoch=(\d+)", text)
         if found:
@@ -321,7 +315,7 @@ PARSER_OF_LINE: dict[str, Callable[[Event, str], None]] = {
     "Attempting durable t": _transition_parser(EventKind.ATTEMPT),
     "Completed transition": _transition_parser(EventKind.TRANSITION),
     "Leader appended reco": _fill_append_event,
-    "Follower end offset ": _fill_follower_end_offset_event,
+    "Follower end offset ": _offset_and_epoch_parser(EventKind.STORED),
     "High watermark set t": _fill_first_high_watermark_event,
     "Leader high watermar": _offset_event_parser(EventKind.LEADER_HIGH_WATERMARK),
     "Follower high waterm": _offset_event_parser(EventKind.FOLLOWER_HIGH_WATERMARK),
@@ -331,10 +325,10 @@ PARSER_OF_LINE: dict[str, Callable[[Event, str], None]] = {
     "Reading KRaft snapsh": _fill_boot_event,
     "Initialized snapshot": _fill_disk_snapshots_event,
     "Starting request man": _fill_bootstrap_servers_event,
-    "Loading snapshot (Of": _snapshot_line_parser(EventKind.LOADED),
+    "Loading snapshot (Of": _offset_and_epoch_parser(EventKind.LOADED),
     "Truncated to offset ": _offset_event_parser(EventKind.TRUNCATED),
     "Fully truncated the ": _offset_event_parser(EventKind.REPLACED),
-    "Fetching snapshot Of": _snapshot_line_parser(EventKind.FETCHING),
+    "Fetching snapshot Of": _offset_and_epoch_parser(EventKind.FETCHING),
     "Completing delayed f": _parked_fetch_parser(EventKind.PARKED),
     "Failed to handle fet": _parked_fetch_parser(EventKind.REJECTED),
 }

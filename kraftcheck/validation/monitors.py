@@ -37,6 +37,7 @@ from kraftcheck.validation.findings import (
     node_name,
     place_of_batch,
     place_of_record,
+    voter_ids,
 )
 from kraftcheck.validation.records import BatchScan, SnapshotFooter, SnapshotHeader
 
@@ -446,12 +447,12 @@ class _EventMonitor:
             self.report.checks["voter sets by offset"] += 1
             before = node.voters[-1][1]
             if not is_single_voter_change(before, voters):
-                message = f"voters {_voter_ids(before)} become {_voter_ids(voters)} in one step at offset {offset}"
+                message = f"voters {voter_ids(before)} become {voter_ids(voters)} in one step at offset {offset}"
                 self._found("voter sets by offset", message, event)
         node.voters.append((offset, voters, event))
         known = {at: (read, other) for at, read, other in node.ever}
         if offset in known and set(known[offset][0]) != set(voters):
-            message = f"voters {_voter_ids(known[offset][0])} at offset {offset} become {_voter_ids(voters)}"
+            message = f"voters {voter_ids(known[offset][0])} at offset {offset} become {voter_ids(voters)}"
             self._found("voter sets by offset", message, event, known[offset][1])
         known[offset] = voters, event
         node.ever = sorted(((at, *read) for at, read in known.items()), key=itemgetter(0))
@@ -481,8 +482,8 @@ class _EventMonitor:
         at, known, first = node.ever[place]
         if set(known) != set(voters):
             committed = all(offset < max(one.high, one.ever[-1][0]) for one in (node, other))
-            message = f"voters {_voter_ids(voters)} at offset {offset}, "
-            message += f"but node {first.node} has {_voter_ids(known)} since {at}"
+            message = f"voters {voter_ids(voters)} at offset {offset}, "
+            message += f"but node {first.node} has {voter_ids(known)} since {at}"
             message += "" if committed else "; one of the sets may be uncommitted"
             self._found("voter sets by offset", message, event, first, is_note=not committed)
 
@@ -508,7 +509,3 @@ def _may_restart_with(stored: _StoredQuorumState, now: _StoredQuorumState) -> bo
 def _stored_state_text(stored: _StoredQuorumState) -> str:
     leader = "no leader" if stored.leader is None else f"leader {stored.leader}"
     return f"epoch {stored.epoch} with {leader} and {'no vote' if stored.voted is None else f'vote {stored.voted}'}"
-
-
-def _voter_ids(voters: Iterable[Any]) -> list[int]:
-    return sorted(voter[0] for voter in voters)

@@ -18,7 +18,6 @@ from kraftcheck.kraft_model.quorum.records import (
     ApiVersionsRequest,
     Batch,
     DiskReplica,
-    Error,
     FetchRequest,
     Nil,
     Replica,
@@ -64,7 +63,7 @@ class UnitScheduler(ReplayedModel):
     """The order in which the units of all nodes run."""
 
     def advance(self, node: NodeProgress) -> None:
-        """Replay a node's next unit; raise Refusal if the model does not allow it."""
+        """Replay a node's next unit; raise EventRefusal if the model does not allow it."""
         raise NotImplementedError
 
     def run(self) -> Iterator[NodeProgress]:
@@ -193,7 +192,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
         self.orders = {number: LineOrderChecker(node.events[: node.position]) for number, node in self.nodes.items()}
 
     def advance(self, node: NodeProgress) -> None:
-        """Replay a node's next unit; raise Refusal if the model does not allow it."""
+        """Replay a node's next unit; raise EventRefusal if the model does not allow it."""
         unit = next_unit_events(node)
         end = node.position + len(unit)
         self.take(node, unit, is_last=end >= len(node.events) or node.events[end].incarnation != unit[0].incarnation)
@@ -209,7 +208,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
         node.state = self._accept(node, settled._replace(due=()), unit)
 
     def _outcomes(self, node: NodeProgress, unit: Sequence[Event], *, is_last: bool) -> Iterator[NodeHypothesis]:
-        """Yield the states after a unit; raise Refusal behind the last one."""
+        """Yield the states after a unit; raise EventRefusal behind the last one."""
         best: EventRefusal | None = None
         for start in self._starts(node, unit):
             try:
@@ -416,7 +415,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
     def _stored(
         self, event: Event, unit: Sequence[Event], me: Replica, known: tuple[Batch, ...] | None, end: int, epoch: int
     ) -> tuple[Batch, ...]:
-        """Return the batches up to an end offset; raise Refusal if their sender has a log without the response."""
+        """Return the batches up to an end offset; raise EventRefusal if their sender has a log without the response."""
         if known is None:
             sender = me.pending.dest if isinstance(me.pending, FetchRequest) else None
             if sender is not None and self.check.is_whole:
@@ -454,7 +453,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
     # The other events of a unit
 
     def _follow(self, node: NodeProgress, state: NodeHypothesis, unit: Sequence[Event]) -> NodeHypothesis:
-        """Return the state after the lines of a unit; raise Refusal at the first that the model does not allow."""
+        """Return the state after the lines of a unit; raise EventRefusal at the first that the model does not allow."""
         position = 0
         while position < len(unit):
             event = unit[position]
@@ -476,7 +475,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
     ) -> NodeHypothesis:
         """Return the state at the end of a unit, with its parked fetches.
 
-        Raise Refusal if the model has taken a step whose lines are missing. At the end of a log or of a process they
+        Raise EventRefusal if the model has taken a step whose lines are missing. At the end of a log or a process they
         may be missing: the returned state then still has responses that are due.
         """
         parked = {due.key: WaitingRequest(state.waiting[due.key].event, due) for due in state.due if self._parks(due)}
@@ -546,7 +545,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
 
     @staticmethod
     def _chained(state: NodeHypothesis, run: Iterable[Event]) -> None:
-        """Raise Refusal unless each transition starts where the one before it ended."""
+        """Raise EventRefusal unless each transition starts where the one before it ended."""
         last = state.shown
         for event in run:
             after, before = event.body
@@ -561,4 +560,4 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
             last = after
 
 
-__all__ = ["ClusterReplay", "Error", "EventRefusal", "NodeProgress"]
+__all__ = ["ClusterReplay", "EventRefusal", "NodeProgress"]

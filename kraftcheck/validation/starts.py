@@ -371,17 +371,21 @@ class ProcessStartReplay(CommittedBatchMerger):
             )
         if shown["epoch"] == 0 and end <= 0:
             return me
+        granted = self.protocol.own_votes(me) if shown["mode"] == "Candidate" else frozenset()
+        me = self._in_shown_state(me, node, shown).but(granted=granted)
+        me, _ = self.protocol.next_request(self.begun_at(me, self.log_start(node, unit[0].incarnation)))
+        return self._with_snapshots(me, unit)
+
+    def _in_shown_state(self, me: Replica, node: NodeProgress, shown: dict[str, Any]) -> Replica:
+        """Return a replica with the mode, epoch, leader and vote that a transition shows."""
         voted = shown.get("voted")
-        me = me.but(
+        return me.but(
             mode=Mode(shown["mode"]),
             epoch=shown["epoch"],
             leader=self._leader(node, shown),
             leader_endpoint=self._endpoint(me, shown),
             voted=self.terms.key(*voted) if voted else Nil.NIL,
-            granted=self.protocol.own_votes(me) if shown["mode"] == "Candidate" else frozenset(),
         )
-        me, _ = self.protocol.next_request(self.begun_at(me, self.log_start(node, unit[0].incarnation)))
-        return self._with_snapshots(me, unit)
 
     def lines_of_all(self, node: NodeProgress) -> Iterable[Iterable[Event]]:
         """Return the events of all nodes, a node's own last."""
@@ -505,15 +509,7 @@ class LateStartReplay(ProcessStartReplay):
         """Return the state of a node behind the transition that ends its head."""
         shown = head[-1].body[0]
         me = self._with_old_log(self._fresh(node, head), node, head)
-        voted = shown.get("voted")
-        me = me.but(
-            mode=Mode(shown["mode"]),
-            epoch=shown["epoch"],
-            leader=self._leader(node, shown),
-            leader_endpoint=self._endpoint(me, shown),
-            voted=self.terms.key(*voted) if voted else Nil.NIL,
-        )
-        me, _ = self.protocol.next_request(me)
+        me, _ = self.protocol.next_request(self._in_shown_state(me, node, shown))
         waiting = _unanswered_requests(head)
         return NodeHypothesis(me, shown, waiting=waiting, origin=me, high=shown["high"], voter_sets=None)
 

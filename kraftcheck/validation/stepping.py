@@ -151,7 +151,7 @@ class _MessagePairingReplay:
         return None
 
     def _pair(self, event: Event) -> None:
-        """Find the sending of a message; raise Refusal if its sender, which has steps, has not sent it."""
+        """Find the sending of a message; raise EventRefusal if its sender, which has steps, has not sent it."""
         if event.kind is EventKind.REQUEST:
             self._pair_request(event)
         elif (

@@ -312,7 +312,7 @@ def parse_setting(text: str, config: ModelConfig | None) -> Assignment:
     """Parse one setting of the command line, `NAME=VALUE`.
 
     `config`: the configuration to override. Its model values keep their indexes; new ones get the next indexes.
-    Several settings may be parsed with one `config`, since `override_constants` renumbers them.
+    Several settings may be parsed with one `config`, since `with_assignments` renumbers them.
     """
     source = SourceText(text, SETTING_OPTION, where=f"{SETTING_OPTION} {printable_excerpt(text, 60)}")
     reader = _SectionReader(source, config.model_values if config is not None else ())

@@ -700,7 +700,8 @@ def unhandled_message_warnings(protocol: Protocol, *, complete: bool) -> list[st
     codes = [read.function.__code__ for reader in readers for read in reader.reads if read.of_inbox]
     warnings: dict[str, None] = {}
     for (kind, dest), action in protocol.message_senders.items():
-        where = f"{_place_of_function(protocol.actions[action.name].function)}: {action.name}"  # may be wrapped
+        code = protocol.actions[action.name].function.__code__  # may be wrapped
+        where = f"{code.co_filename}:{code.co_firstlineno}: {action.name}"
         if not (issubclass(kind, handled) or any(_refers_to_class(code, kind.__name__) for code in codes)):
             warnings[f"{where} sends {kind.__name__}, which no @on action handles"] = None
         elif protocol.replica_types and dest not in protocol.replica_types and (complete or is_enum(type(dest))):
@@ -722,9 +723,3 @@ def _refers_to_class(code: CodeType, name: str) -> bool:
     """Whether a function, or a function inside it, refers to a class by name."""
     inner = [one for one in code.co_consts if isinstance(one, CodeType)]
     return name in code.co_names or any(_refers_to_class(one, name) for one in inner)
-
-
-def _place_of_function(function: Callable[..., Any]) -> str:
-    """Return the file and the line of a function."""
-    code = function.__code__
-    return f"{code.co_filename}:{code.co_firstlineno}"

@@ -45,7 +45,7 @@ class ActionExplanation:
     line: int | None = None
 
     def __str__(self) -> str:
-        place = f", {_relative_path(self.file)}:{self.line}" if self.file is not None else ""
+        place = f", {relative_path(self.file)}:{self.line}" if self.file is not None else ""
         return f"{'' if self.kind == ENABLED_KIND else 'not enabled: '}{self.text}{place}"
 
 
@@ -76,7 +76,7 @@ def action_explanations_text(action_name: str, reasons: list[ActionExplanation])
     asked = [reason for reason in reasons if (reason.kind == ENABLED_KIND) == enabled]
     lines: dict[str, list[str]] = {}
     for reason in asked:
-        place = f", {_relative_path(reason.file)}:{reason.line}" if reason.file is not None and not enabled else ""
+        place = f", {relative_path(reason.file)}:{reason.line}" if reason.file is not None and not enabled else ""
         lines.setdefault(reason.text + place, []).append(_actor_and_message_text(reason))
     head = f"{action_name} is enabled:" if enabled else f"{action_name} is not enabled:"
     return "\n".join([head, *[_explanation_line(who, text) for text, who in lines.items()]])
@@ -217,7 +217,7 @@ def _explanations_of_network_action(
         yield ActionExplanation("no message", text, actor, message)
 
 
-def _relative_path(file: str | None) -> str:
+def relative_path(file: str | None) -> str:
     """Return a file's path, relative to the current folder if inside it."""
     path = Path(file or "")
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -380,7 +380,7 @@ class Protocol:
             )
 
         def renamed(state: State, lift: int | None) -> State:
-            found, cause, problem = None, None, ""
+            found, cause = None, None
             try:
                 found = method(state, lift)
             except Exception as error:

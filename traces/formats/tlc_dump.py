@@ -9,25 +9,22 @@ pair, an action, another pair. In a lasso one of the steps leads back. Source: t
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from os import PathLike
-from typing import TYPE_CHECKING, NoReturn
-
-from kraftcheck.traces.formats.tlc_log import LONGEST_VALUE, StateTextReader
-from kraftcheck.traces.parsing import DEFAULT_LIMIT_BYTES, TraceError, TraceFileReader, ValueCache
-from kraftcheck.traces.trace import TraceFormat, TraceState
-
-if TYPE_CHECKING:
-    import networkx as nx
 import enum
-from collections.abc import Mapping
-from typing import Any
+import re
+from collections.abc import Iterator, Mapping
+from os import PathLike
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from kraftcheck.spec.tla.text import in_tlc_order, one_line, tla_value_of_enum_member
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values
-from kraftcheck.traces.formats.tlc_log import MODULE_LINE, location_from_numbers, parse_action_label
-from kraftcheck.traces.parsing import Json
+from kraftcheck.traces.formats.tlc_log import (
+    LONGEST_VALUE,
+    MODULE_LINE,
+    StateTextReader,
+    location_from_numbers,
+    parse_action_label,
+)
+from kraftcheck.traces.parsing import DEFAULT_LIMIT_BYTES, Json, TraceError, TraceFileReader, ValueCache
 from kraftcheck.traces.trace import (
     Ending,
     JsonFormat,
@@ -35,8 +32,13 @@ from kraftcheck.traces.trace import (
     Trace,
     TraceEnd,
     TraceEvent,
+    TraceFormat,
     TraceHead,
+    TraceState,
 )
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 _STATE_HEADING = re.compile(r"State (\d{1,18}):\s*")
 _STATE_AT_START = re.compile(r"(?:\s*\n)?State")

@@ -1,4 +1,4 @@
-"""The driver of the pipeline: replay of traces on Spark, with Parquet tables that grow by batches.
+"""The driver of the pipeline: replay of traces in batches, with Parquet tables on Spark or a table per file.
 
     traces/batch=00001/*.parquet      one row per trace
     steps/batch=00001/*.parquet       one row per conforming state
@@ -342,7 +342,7 @@ class BatchRunner(Protocol_):
         """Stop what runs, until the runner is closed; called from another thread."""
 
     def require_running(self) -> None:
-        """Raise PlatformError if a process that replays files has ended while it was idle."""
+        """Raise ProcessFailureError if a process that replays files has ended while it was idle."""
 
 
 class BatchStore(Protocol_):

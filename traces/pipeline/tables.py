@@ -186,7 +186,7 @@ class PoolRunner:
             raise ProcessFailureError(f"batch {batch}: {_WORKER_KILLED_MESSAGE}") from None
 
     def require_running(self) -> None:
-        """Raise PlatformError if an idle worker process was killed."""
+        """Raise ProcessFailureError if an idle worker process was killed."""
         if self._pool is not None and self._pool._broken:
             raise ProcessFailureError(_WORKER_KILLED_MESSAGE)
 

@@ -64,7 +64,7 @@ ANSWER_FACTOR = 40_503
 MATCH_MEMO_BITS = 16
 """Bits of a place in the cache of types that values match."""
 TYPE_ANY, TYPE_KINDS, TYPE_TUPLE, TYPE_SET, TYPE_MAP, TYPE_UNION, TYPE_PRODUCT, TYPE_LITERAL = range(8)
-"""Operations of a type: see `heap.fits`."""
+"""Operations of a type: see `heap.matches_type`."""
 
 STEP_ME, STEP_CONSUMES, STEP_SENDS, STEP_PUTS, STEP_WRITES, STEP_SPENDS, STEP_NEEDS = range(7)
 """Fields of a step."""
@@ -164,7 +164,7 @@ class InterpreterArrays(ArrayGroup):
     matched = declare(np.int64)  # cache of types that permanent collections match: the value, and below it the type
     first_field = declare(np.int32)  # by kind: where its types begin in `field_types`; -1 for other than records
     # The search
-    shape = declare(np.int64)  # see `search.py`
+    shape = declare(np.int64)  # see `description.py`
     columns = declare(np.int64)  # per replica: its id
     names = declare(np.int64)  # per shared field and bound: its name
     limits = declare(np.int64)  # per bound

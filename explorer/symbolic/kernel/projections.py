@@ -237,7 +237,7 @@ def push_applicable_relation_edges(d: Any, a: Any, r: Any, value: Any) -> None:
     An entry is the edge's number << 1, plus 1 if the edge names the next value instead of a label.
     """
     rule, table = d.relation_nodes[r], d.relation_edges
-    # Edges for this value, for the classes of the value, and for any value, as in `product`. An edge that the gate
+    # Edges for this value, for the classes of the value, and for any value, as in `successors`. An edge that the gate
     # forbids for the projection of `a` is left out here, before the child is saturated under it.
     if rule[1]:
         k = first_relation_edge_for_key(d, r, np.int64(0), value)

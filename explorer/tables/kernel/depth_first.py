@@ -61,7 +61,7 @@ def depth_set_place(keys: Any, words: Any, place: Any) -> Any:
 
 @inlined
 def full_array_or_turn_over_code(worker: Any, stack: Any, met: Any, top: Any, count: Any) -> Any:
-    """Return the array that may have no room for the next successors: STACK_FULL, SET_FULL or 0."""
+    """Return STACK_FULL, SET_FULL or TURN_OVER if an array may have no room for the next successors, else 0."""
     depths, most = stack.depths, len(worker.succ)
     if top + most >= len(depths) or depths[top - 1] + 1 >= len(worker.states):
         return STACK_FULL

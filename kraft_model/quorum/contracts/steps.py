@@ -22,6 +22,7 @@ from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
     voter_keys,
 )
 from kraftcheck.kraft_model.quorum.contracts.messages import MessageContracts
+from kraftcheck.kraft_model.quorum.properties import FIELDS_LOST_AT_STOP
 from kraftcheck.kraft_model.quorum.records import (
     ADMIN,
     ENDED_MODES,
@@ -71,11 +72,6 @@ RESPONSE_KIND_BY_MODE = {
 }
 FIELDS_RESET_WITH_ROLE = ("rejected", "heard", "watched", "updating", "updated", "joining", "offsets")
 """Fields that are empty in a new role."""
-
-FIELDS_RESET_AT_START = (
-    *("fetched", "ended", "rejected", "offsets", "updating", "joining", "heard", "watched", "updated"),
-)
-"""Fields that are empty in a newly started process."""
 
 
 class QuorumContracts(MessageContracts):
@@ -350,7 +346,7 @@ class QuorumContracts(MessageContracts):
             return after.epoch >= before.epoch  # the only voter becomes leader at once, and may fail in doing so
         if ways != {"restarts"} and before.id in self.brokers:
             return False
-        fresh = starts_from_disk(before, after, ways) and are_fields_empty(after, *FIELDS_RESET_AT_START)
+        fresh = starts_from_disk(before, after, ways) and are_fields_empty(after, *FIELDS_LOST_AT_STOP)
         return fresh and restarts_with_leader_endpoint(before, after, step)
 
     @step_invariant
