@@ -102,7 +102,7 @@ class Network(ABC):
 
     def forget(self, inbox: Inbox, group: Record) -> Inbox | None:
         """Return the inbox without a message group, such as the responses on a reset connection."""
-        raise ValueError(f"{type(self).__name__} has no message groups, so no step can use forget(...)")
+        raise ProtocolError(f"{type(self).__name__} has no message groups, so no step can use forget(...)")
 
     def rule(self, operation: str, message: Record) -> CopyCountRule | None:
         """Return the counting rule of an operation on a message, or None.
@@ -115,9 +115,13 @@ class Network(ABC):
     def rule_of(self, operation: str, message: Record) -> CopyCountRule | None:
         """Return the counting rule of an operation; None if a subclass overrides a method that the rule describes.
 
-        There is no rule for disciplines with both channels and groups.
+        There is no rule for disciplines with both channels and groups, and none to forget where there are no groups.
         """
-        return self.rule(operation, message) if _has_valid_copy_count_rule(type(self)) else None
+        if not _has_valid_copy_count_rule(type(self)) or (
+            operation == "forget" and type(self).forget is Network.forget
+        ):
+            return None
+        return self.rule(operation, message)
 
     def from_counts(self, counts: Map[Record, int]) -> Inbox:
         """Return the inbox with these message counts (disciplines with counting rules)."""

@@ -338,6 +338,19 @@ def test_engines_agree_on_what_a_network_does(network: Network) -> None:
     assert tables.actions == found.actions
 
 
+@pytest.mark.parametrize("network", [BagWithMemory(), MessageSet(), Channels()])
+@pytest.mark.parametrize("engine", [explore, explore_tables, explore_symbolic])
+def test_no_engine_forgets_where_there_are_no_groups(network: Network, engine: Any) -> None:
+    class Cutter(Crowd):
+        @on(Ask)
+        def answer(self, me: Node, message: Ask) -> Steps:
+            yield become(me).forget(message)
+
+    cutter: Any = type("Cutting", (Cutter,), {"network": network})
+    with pytest.raises(ProtocolError, match=r"no message groups, so no step can use forget\(...\)"):
+        engine(cutter(asks=1), SearchRequest(deadlock=False))
+
+
 def chatter(network: Network, **limits: int) -> Semantics:
     cls: Any = type("Chat", (Chatter,), {"network": network})
     return Semantics(cls(**limits))
