@@ -196,7 +196,7 @@ def record_property_input(m: Any, which: Any, side: Any, me: Any, peer: Any) -> 
 @jit
 def property_holds(m: Any, which: Any) -> Any:
     """Return whether a property holds in the target, for all replicas that it ranges over."""
-    first, replicas, is_of_me, is_of_peer = state_column_count(m), m.shape[codes.SHAPE_REPLICAS], False, False
+    first, replicas = state_column_count(m), m.shape[codes.SHAPE_REPLICAS]
     test, peers = m.properties[which, 1], m.properties[which, 2]
     is_of_me, is_of_peer = test >= 0, peers >= 0
     for place in range(m.properties[which, 5], m.properties[which, 6]):

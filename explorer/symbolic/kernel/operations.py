@@ -255,27 +255,19 @@ def successors(d: Any, a: Any, r: Any, keep: Any) -> Any:
                 if after:
                     push_edge(d, (value if keep else table[k, 0]) << 32 | after)
                 k = table[k, 2]
-            # Events that require a class of values (a deliverable message); a label computes the next value.
-            if rule[2]:
-                packed = map_value_to_class_span(d, d.message_maps[level], value)
-                for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
-                    k = first_relation_edge_for_key(d, r, np.int64(1), d.map_items[item])
-                    while k >= 0:
-                        if may_label_accept_value(d, table[k, 0], value):
-                            after = successors(d, child, table[k, 1], keep)
-                            target = apply_label_unless_child_empty(d, table[k, 0], value, after)
-                            if target >= 0:
-                                push_edge(d, (value if keep else target) << 32 | after)
-                        k = table[k, 2]
-            # Events for any value; a label computes the next value, or refuses.
-            k = rule[3]
-            while k >= 0:
-                if may_label_accept_value(d, table[k, 0], value):
-                    after = successors(d, child, table[k, 1], keep)
-                    target = apply_label_unless_child_empty(d, table[k, 0], value, after)
-                    if target >= 0:
-                        push_edge(d, (value if keep else target) << 32 | after)
-                k = table[k, 2]
+            # Events that require a class of values (a deliverable message), then those for any value; a label computes
+            # the next value, or refuses.
+            packed = map_value_to_class_span(d, d.message_maps[level], value) if rule[2] else np.int64(0)
+            end = (packed >> 24) + (packed & 0xFFFFFF)
+            for item in range(packed >> 24, end + 1):
+                k = first_relation_edge_for_key(d, r, np.int64(1), d.map_items[item]) if item < end else rule[3]
+                while k >= 0:
+                    if may_label_accept_value(d, table[k, 0], value):
+                        after = successors(d, child, table[k, 1], keep)
+                        target = apply_label_unless_child_empty(d, table[k, 0], value, after)
+                        if target >= 0:
+                            push_edge(d, (value if keep else target) << 32 | after)
+                    k = table[k, 2]
         result = node_from_unsorted_stack(d, level, base)
     cache_result_if_complete(d, key1, key2, result, before)
     return result
@@ -331,19 +323,14 @@ def predecessors(d: Any, a: Any, r: Any, b: Any) -> Any:
                 rest = union(d, rest, predecessors(d, child, table[k, 1], child_for_value(d, b, level, table[k, 0])))
                 k = table[k, 2]
             packed = map_value_to_class_span(d, d.message_maps[level], value) if rule[2] else np.int64(0)
-            for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
-                k = first_relation_edge_for_key(d, r, np.int64(1), d.map_items[item])
+            end = (packed >> 24) + (packed & 0xFFFFFF)
+            for item in range(packed >> 24, end + 1):
+                k = first_relation_edge_for_key(d, r, np.int64(1), d.map_items[item]) if item < end else rule[3]
                 while k >= 0:
                     target = apply_label(d, table[k, 0], value)
                     if target >= 0:
                         rest = union(d, rest, predecessors(d, child, table[k, 1], child_for_value(d, b, level, target)))
                     k = table[k, 2]
-            k = rule[3]
-            while k >= 0:
-                target = apply_label(d, table[k, 0], value)
-                if target >= 0:
-                    rest = union(d, rest, predecessors(d, child, table[k, 1], child_for_value(d, b, level, target)))
-                k = table[k, 2]
         if rest:
             push_edge(d, value << 32 | rest)
     result = node_from_stack(d, level, base)
@@ -379,16 +366,12 @@ def count_steps_modulo(d: Any, a: Any, r: Any, which: Any, modulus: Any) -> Any:
                 result = (result + count_steps_modulo(d, child, table[k, 1], which, modulus)) % modulus
                 k = table[k, 2]
             packed = map_value_to_class_span(d, d.message_maps[level], value) if rule[2] else np.int64(0)
-            for item in range(packed >> 24, (packed >> 24) + (packed & 0xFFFFFF)):
-                k = first_relation_edge_for_key(d, r, np.int64(1), d.map_items[item])
+            end = (packed >> 24) + (packed & 0xFFFFFF)
+            for item in range(packed >> 24, end + 1):
+                k = first_relation_edge_for_key(d, r, np.int64(1), d.map_items[item]) if item < end else rule[3]
                 while k >= 0:
                     if cached_label_result(d, table[k, 0], value) >= 0:
                         result = (result + count_steps_modulo(d, child, table[k, 1], which, modulus)) % modulus
                     k = table[k, 2]
-            k = rule[3]
-            while k >= 0:
-                if cached_label_result(d, table[k, 0], value) >= 0:
-                    result = (result + count_steps_modulo(d, child, table[k, 1], which, modulus)) % modulus
-                k = table[k, 2]
     cache_result_if_complete(d, key1, key2, result, d.meta[codes.META_INCOMPLETE])
     return result

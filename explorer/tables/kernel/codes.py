@@ -76,18 +76,6 @@ def pack_row_and_flags(row: Any, flags: Any) -> Any:
 
 
 @inlined
-def unpack_row_id(goal: Any) -> Any:
-    """Return the id of the control row in `goal`, which has step flags in the bits above the id."""
-    return goal & ROW_ID_MASK
-
-
-@inlined
-def unpack_step_flags(goal: Any) -> Any:
-    """Return the step flags in `goal`, which are in the bits above a control row's id."""
-    return goal >> STEP_FLAGS_SHIFT
-
-
-@inlined
 def step_flags_for_violation(prop: Any) -> Any:
     """Return the flags of a step that violates the property of this number."""
     return STEP_BAD | np.int64(1) << np.int64(prop + STEP_VIOLATES_SHIFT)

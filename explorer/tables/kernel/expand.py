@@ -78,7 +78,7 @@ def write_successor(
     succ = worker.succ
     if n >= len(succ) - 1:
         return codes.BUFFER_FULL
-    target, found = codes.unpack_row_id(goal), codes.unpack_step_flags(goal)
+    target, found = goal & codes.ROW_ID_MASK, goal >> codes.STEP_FLAGS_SHIFT
     flags = (found & codes.STEP_FLAGS_MASK) | t.outcomes[outcome, codes.OUTCOME_STEP_FLAGS]
     if flags:
         worker.stats[codes.STATS_NOTABLE] = 1

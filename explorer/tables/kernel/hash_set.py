@@ -28,7 +28,7 @@ from kraftcheck.explorer.native.compiling import (
 )
 from kraftcheck.explorer.tables.kernel.codes import NONE, larger, smaller
 from kraftcheck.explorer.tables.kernel.native import jit
-from kraftcheck.explorer.tables.kernel.packing import HOME_BITS, MIXED_BITS, hash_words, unmix
+from kraftcheck.explorer.tables.kernel.packing import HOME_BITS, MIXED_BITS, hash_words, put_bits, unmix
 
 MAX_HASH_SET_LOAD = 0.9
 PREFETCH_DISTANCE = 32  # entries between a prefetch and the read
@@ -140,24 +140,16 @@ def read_entry_except_mixed_bits(keys: Any, places: Any, shape: Any, at: Any, wo
     head = entry_head_at(keys, shape, at)
     for w in range(words.shape[1]):
         words[n, w] = np.uint64(0)
-    set_bits(words, n, MIXED_BITS, head & low_bits_mask(shape[SHIFT]))
+    put_bits(words, n, MIXED_BITS, shape[SHIFT], head & low_bits_mask(shape[SHIFT]))
     for offset in range(HEAD_BYTES, shape[STRIDE], 8):
         value = load64(keys, at * shape[STRIDE] + offset) & entry_byte_mask(shape, offset)
-        set_bits(words, n, word_bit_of_entry_byte(shape, offset), value)
+        position = word_bit_of_entry_byte(shape, offset)
+        put_bits(words, n, position, smaller(np.int64(64), 64 * words.shape[1] - position), value)
     rest = head >> np.uint64(shape[SHIFT])
     owner = rest & low_bits_mask(shape[OWNER_BITS]) if shape[OWNER_BITS] != 0 else np.uint64(shape[OWNER])
     home = np.uint64(at - np.int64(places[at]) + 1)
     least = (home << np.uint64(HOME_BITS)) | (rest >> np.uint64(shape[OWNER_BITS]) << np.uint64(shape[SCALE]))
     return (owner << np.uint64(HOME_BITS)) | ceil_divide(least, np.uint64(shape[CAPACITY]))
-
-
-@inlined
-def set_bits(words: Any, n: Any, position: Any, value: Any) -> None:
-    """Set bits of packed words from a position on; the bits must be 0 before."""
-    w, s = position >> 6, position & 63
-    words[n, w] |= value << np.uint64(s)
-    if s != 0 and w + 1 < words.shape[1]:
-        words[n, w + 1] |= value >> np.uint64(64 - s)
 
 
 @inlined
@@ -346,13 +338,8 @@ def copy_entries_to_larger(
 @jit
 def write_words_of_entries(keys: Any, places: Any, layout: Any, words: Any) -> Any:
     """Write the packed words of every entry; return their number."""
-    keys, places, words, shape = (
-        unowned_array(keys),
-        unowned_array(places),
-        unowned_array(words),
-        layout_as_tuple(layout),
-    )
-    n = 0
+    keys, places, shape = unowned_array(keys), unowned_array(places), layout_as_tuple(layout)
+    words, n = unowned_array(words), 0
     for at in range(len(places)):
         if places[at] == 0:
             continue
@@ -375,13 +362,8 @@ def mark_entries_of_words(keys: Any, places: Any, layout: Any, words: Any, known
 @jit
 def look_up_entry_values(keys: Any, places: Any, layout: Any, words: Any, flags: Any, found: Any) -> None:
     """Copy to `found` the flag at the place of each of the packed `words`, which must all be entries."""
-    keys, places, words, shape = (
-        unowned_array(keys),
-        unowned_array(places),
-        unowned_array(words),
-        layout_as_tuple(layout),
-    )
-    flags, found = unowned_array(flags), unowned_array(found)
+    keys, places, shape = unowned_array(keys), unowned_array(places), layout_as_tuple(layout)
+    words, flags, found = unowned_array(words), unowned_array(flags), unowned_array(found)
     for i in range(len(words)):
         found[i] = flags[find_place(keys, places, shape, words, i)]
 
@@ -389,12 +371,7 @@ def look_up_entry_values(keys: Any, places: Any, layout: Any, words: Any, flags:
 @jit
 def store_entry_numbers(keys: Any, places: Any, layout: Any, words: Any, numbers: Any, noted: Any) -> None:
     """Store numbers[i] in `noted` at the place of the entry words[i], for all `words`, which must be entries."""
-    keys, places, words, shape = (
-        unowned_array(keys),
-        unowned_array(places),
-        unowned_array(words),
-        layout_as_tuple(layout),
-    )
-    numbers, noted = unowned_array(numbers), unowned_array(noted)
+    keys, places, shape = unowned_array(keys), unowned_array(places), layout_as_tuple(layout)
+    words, numbers, noted = unowned_array(words), unowned_array(numbers), unowned_array(noted)
     for i in range(len(words)):
         noted[find_place(keys, places, shape, words, i)] = numbers[i]

@@ -58,11 +58,14 @@ def automaton_move_agrees(p: Any, m: Any, letter: Any) -> Any:
 
 
 @inlined
-def true_atoms(p: Any, s: Any, e: Any) -> Any:
-    """Return the atoms that are true of a state and of the step, or the stutter, that follows."""
-    if e == STUTTER_EDGE:
-        return p.held[p.kind[s]]
-    return p.held[p.kind[s]] | p.label_atoms[p.label[e]]
+def edge_target_and_atoms(p: Any, s: Any, e: Any) -> Any:
+    """Return the edge at a place, its target and the atoms that are true of it and of the state `s` before it.
+
+    Every state may stutter for ever: the place before its edges is the stutter.
+    """
+    if e < p.first[s]:
+        return np.int64(STUTTER_EDGE), s, p.held[p.kind[s]]
+    return np.int64(e), np.int64(p.target[e]), p.held[p.kind[s]] | p.label_atoms[p.label[e]]
 
 
 @inlined
@@ -80,7 +83,7 @@ def visit_reachable(p: Any, starts: Any) -> Any:
     `order` lists the nodes; `parent`, initially -1, has the node that each was reached from.
     """
     states = np.int64(len(p.move_first) - 1)
-    order, parent, target, first = p.order, p.parent, p.target, p.first
+    order, parent = p.order, p.parent
     starts = unowned_array(starts)
     count = np.int64(0)
     for k in range(len(starts)):
@@ -94,11 +97,8 @@ def visit_reachable(p: Any, starts: Any) -> Any:
         v = np.int64(order[done])
         done += 1
         s, q = v // states, v % states
-        # Every state may stutter for ever: the loop's first round, one place before the edges, is the stutter.
-        for e in range(first[s] - 1, first[s + 1]):
-            edge = np.int64(STUTTER_EDGE) if e < first[s] else e
-            t = s if edge == STUTTER_EDGE else np.int64(target[edge])
-            letter = true_atoms(p, s, edge)
+        for e in range(p.first[s] - 1, p.first[s + 1]):
+            _, t, letter = edge_target_and_atoms(p, s, e)
             for m in range(p.move_first[q], p.move_first[q + 1]):
                 w = t * states + p.move_target[m]
                 if parent[w] < 0 and automaton_move_agrees(p, m, letter):
@@ -138,9 +138,7 @@ def next_unvisited_successor(p: Any, v: Any, edge: Any, m: Any, roots: Any, dept
     s, q = v // states, v % states
     last = p.move_first[q + 1]
     while edge < first[s + 1]:
-        real = np.int64(STUTTER_EDGE) if edge < first[s] else edge
-        t = s if real == STUTTER_EDGE else np.int64(p.target[real])
-        letter = true_atoms(p, s, real)
+        _, t, letter = edge_target_and_atoms(p, s, edge)
         while m < last:
             w = t * states + p.move_target[m]
             if p.mark[w] == ALIVE_MARK and automaton_move_agrees(p, m, letter):
@@ -240,9 +238,7 @@ def judge_component(
         always &= p.enabled[p.kind[s]]
         ever |= p.enabled[p.kind[s]]
         for e in range(p.first[s] - 1, p.first[s + 1]):
-            edge = np.int64(STUTTER_EDGE) if e < p.first[s] else e
-            t = s if edge == STUTTER_EDGE else np.int64(p.target[edge])
-            letter = true_atoms(p, s, edge)
+            edge, t, letter = edge_target_and_atoms(p, s, e)
             for m in range(p.move_first[q], p.move_first[q + 1]):
                 w = t * states + p.move_target[m]
                 if rank[w] == component and mark[w] == ALIVE_MARK and automaton_move_agrees(p, m, letter):
@@ -320,9 +316,7 @@ def find_demanded_edge(p: Any, start: Any, goal: Any, accepts: Any, taken: Any, 
         s, q = v // states, v % states
         resting = (idle & ~p.enabled[p.kind[s]]) != 0
         for e in range(p.first[s] - 1, p.first[s + 1]):
-            edge = np.int64(STUTTER_EDGE) if e < p.first[s] else e
-            t = s if edge == STUTTER_EDGE else np.int64(p.target[edge])
-            letter = true_atoms(p, s, edge)
+            edge, t, letter = edge_target_and_atoms(p, s, e)
             for m in range(p.move_first[q], p.move_first[q + 1]):
                 w = t * states + p.move_target[m]
                 if mark[w] != component or not automaton_move_agrees(p, m, letter):
@@ -343,9 +337,7 @@ def edge_between(p: Any, v: Any, w: Any) -> Any:
     states = np.int64(len(p.move_first) - 1)
     s, q = v // states, v % states
     for e in range(p.first[s] - 1, p.first[s + 1]):
-        edge = np.int64(STUTTER_EDGE) if e < p.first[s] else e
-        t = s if edge == STUTTER_EDGE else np.int64(p.target[edge])
-        letter = true_atoms(p, s, edge)
+        edge, t, letter = edge_target_and_atoms(p, s, e)
         for m in range(p.move_first[q], p.move_first[q + 1]):
             if t * states + p.move_target[m] == w and automaton_move_agrees(p, m, letter):
                 return edge
