@@ -76,14 +76,7 @@ class SearchCheckpoint(Checkpoint):
 
     def note(self, value: Value) -> None:
         """Record the classes that occur in a value; raise InputError for a class that the protocol does not lead to."""
-        known = len(self.lexicon.classes)
-        self.lexicon.note(value)
-        for cls in self.lexicon.classes if len(self.lexicon.classes) > known else ():
-            if self._classes.get((cls.__module__, cls.__qualname__)) is not cls:
-                raise InputError(
-                    f"a checkpoint cannot hold values of {cls.__qualname__} (module {cls.__module__}): nothing in the "
-                    "protocol leads to it; import it by name in the protocol's module"
-                )
+        self.lexicon.note_decodable(value, self._classes, "a checkpoint cannot hold values of {}")
 
     def save_search(self, noted: BatchNote, violations: Sequence[Violation], *, finished: bool) -> None:
         """Write the engine's entries, the violations, and the classes of their values as the checkpoint."""

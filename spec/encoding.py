@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Iterable, Sized
+from collections.abc import Callable, Iterable, Mapping, Sized
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -112,6 +112,17 @@ class DecodingVocabulary:
             self.add(type(value))
         for part in _direct_components(value):
             self.note(part)
+
+    def note_decodable(self, value: Value, known: Mapping[tuple[str, str], type], problem: str) -> None:
+        """Record the classes in a value; raise InputError for one that is not known, named by `{}` in `problem`."""
+        before = len(self.classes)
+        self.note(value)
+        for cls in self.classes if len(self.classes) > before else ():
+            if known.get((cls.__module__, cls.__qualname__)) is not cls:
+                raise InputError(
+                    f"{problem.format(f'{cls.__qualname__} (module {cls.__module__})')}: nothing in the protocol leads "
+                    "to it; import it by name in the protocol's module"
+                )
 
 
 def _direct_components(value: Value) -> Iterable[Value]:

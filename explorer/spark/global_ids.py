@@ -306,14 +306,8 @@ class UnknownComponentReport:
         return -1 - place
 
     def _encoded(self, value: Value) -> bytes:
-        known = len(self._seen.classes)
-        self._seen.note(value)
-        for cls in self._seen.classes if len(self._seen.classes) > known else ():
-            if self._ids.classes.get((cls.__module__, cls.__qualname__)) is not cls:
-                raise InputError(
-                    f"values of {cls.__qualname__} (module {cls.__module__}) cannot go from one process to another: "
-                    "nothing in the protocol leads to it; import it by name in the protocol's module"
-                )
+        problem = "values of {} cannot go from one process to another"
+        self._seen.note_decodable(value, self._ids.classes, problem)
         return encode(value)
 
     def _slot(self, own: int) -> int:
