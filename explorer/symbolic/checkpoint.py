@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.checkpoint import SearchCheckpoint, checkpoint_folder_of
 from kraftcheck.explorer.result import Search, SearchRequest, Violation
 from kraftcheck.explorer.symbolic.state_space import StateSpace
-from kraftcheck.explorer.symbolic.store import EMPTY_SET, UNIT_SET, OutOfNodes
+from kraftcheck.explorer.symbolic.store import EMPTY_SET, OutOfNodes
 from kraftcheck.explorer.symbolic.variables import (
     LayoutChanged,
     OpaqueSetRequired,
@@ -295,7 +295,7 @@ class SetsRecheck:
         if store.count(reached) + store.count(beyond) > MOST_RECHECKED_STATES:
             self._space.learn(reached)
             for _ in range(SAMPLED_STATES):
-                self._require_predecessor(store.set_of([self._any_of(reached)]), reached)
+                self._require_predecessor(store.set_of([store.one_of(reached, self._random.choice)]), reached)
             return
         found, before, whole = store.intersection(self._space.start, reached), EMPTY_SET, store.union(reached, beyond)
         while found != before:
@@ -311,14 +311,6 @@ class SetsRecheck:
         is_start = store.difference(state, self._space.start) == EMPTY_SET
         is_next = any(store.predecessors(reached, root, state) != EMPTY_SET for root in roots)
         require_condition(is_start or is_next, "it has an unreachable state")
-
-    def _any_of(self, states: int) -> list[int]:
-        """Return a random vector of a set."""
-        vector = [0] * self._store.levels
-        while states != UNIT_SET:
-            level, edges = self._store.edges(states)
-            vector[level], states = self._random.choice(edges)
-        return vector
 
     def _within(self, states: int) -> int:
         return self._violations.states.within(self._constraints, states)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import permutations
 from typing import Any, NamedTuple
 
@@ -255,17 +256,7 @@ class StateChecks:
     def _holds(self, prop: Property, base: dict[str, LevelAndMap], found: Combination) -> bool:
         labels, learning = self._space.labels, self._space.learning
         given: dict[str, Any] = {}
-
-        def ask(read: HandlerRead) -> Any:
-            answer: Any = None
-            for dim in learning.dims.of(read):
-                if dim not in found:
-                    raise MissingRead(read)
-                answer = labels.meaning(*dim, found[dim])
-                if answer is None:
-                    return None
-            return answer
-
+        ask = partial(learning.dims.answer, found=found)
         for name, dim in base.items():
             held = labels.meaning(*dim, found[dim])
             if held is None or not isinstance(held, prop.kinds(name)):
@@ -328,10 +319,8 @@ class StepChecks:
             return self._mapped[prop.name].violating(states)
         if (states, self._space.store.collections) != self._states:
             self._states, self._found = (states, self._space.store.collections), {}
-        judged, taken = (
-            self._judged.setdefault(prop.name, StepPropertyProgress([], [], 0)),
-            self._space.learning.events.infos,
-        )
+        judged = self._judged.setdefault(prop.name, StepPropertyProgress([], [], 0))
+        taken = self._space.learning.events.infos
         events, waiting = list[Event](), list[EventWithStep]()
         for one in (*judged.waiting, *taken[judged.number :]):
             self._is_settled = True

@@ -75,6 +75,17 @@ class ReadDimensionFinder:
             found = self._dims[read] = self._new(read)
         return found
 
+    def answer(self, read: HandlerRead, found: Combination) -> Any:
+        """Return the value of a read in a combination; raise MissingRead for one outside of its dimensions."""
+        answer: Any = None
+        for dim in self.of(read):
+            if dim not in found:
+                raise MissingRead(read)
+            answer = self._labels.meaning(*dim, found[dim])
+            if answer is None:
+                return None
+        return answer
+
     def _new(self, read: HandlerRead) -> list[LevelAndMap]:
         if read.field is not None or read.member is not None:
             return [(self.level_of(read), IDENTITY_MAP)]
@@ -82,11 +93,8 @@ class ReadDimensionFinder:
         assert projection is not None
         level, protocol, name = self._variables.local(replica), self._protocol, ("projection", projection.name)
         if not projection.of_inbox:
-
-            def of(me: Any) -> Any:
-                return None if me is None else self.projected(projection, me)
-
-            return [(level, self._labels.map(level, name, lambda me: [of(me)]))]
+            own = self._labels.map(level, name, lambda me: [None if me is None else self.projected(projection, me)])
+            return [(level, own)]
         dims = []
         if replica not in self._variables.always:
             dims.append((level, self._labels.map(level, "present", lambda me: [None if me is None else True])))
@@ -285,14 +293,7 @@ class TransitionLearner:
         def answers(read: HandlerRead) -> Any:
             if read.projection is not None and read.replica == place.replica and not read.projection.of_inbox:
                 return self.dims.projected(read.projection, me)
-            answer: Any = None
-            for dim in self.dims.of(read):
-                if dim not in found:
-                    raise MissingRead(read)
-                answer = self._meaning(dim, found[dim])
-                if answer is None:
-                    return None
-            return answer
+            return self.dims.answer(read, found)
 
         more: dict[HandlerRead, Any] = {}
 
@@ -335,9 +336,7 @@ class TransitionLearner:
             self.calls.holds(prop, {"before": before, "after": after, "shared": shared})
             for prop in self._constraints
             for before, after in pairs
-            if before != after
-            and isinstance(before, prop.kinds("before"))
-            and isinstance(after, prop.kinds("after"))
+            if before != after and isinstance(before, prop.kinds("before")) and isinstance(after, prop.kinds("after"))
         )
 
     def _read_more(self, action: Action, place: ReplicaAndChannel, dims: tuple[LevelAndMap, ...]) -> None:

@@ -226,12 +226,12 @@ class DiagramStore:
             for rest in self.vectors(child, levels[1:]):
                 yield value, *rest
 
-    def one_of(self, a: int) -> list[int]:
-        """Return one vector of a non-empty set."""
+    def one_of(self, a: int, choose: Callable[[Sequence[Any]], Any] = lambda edges: edges[0]) -> list[int]:
+        """Return one vector of a non-empty set; `choose` selects each edge of its path."""
         vector = [0] * self.levels
         while a != UNIT_SET:
             level, edges = self.edges(a)
-            vector[level], a = edges[0]
+            vector[level], a = choose(edges)
         return vector
 
     def count(self, a: int) -> int:
