@@ -135,11 +135,6 @@ def describe_graph_size_or_raise(graph: Graph, path: Path, most: int | None) -> 
     return said
 
 
-def write_graph(graph: Graph, path: str | Path) -> None:
-    """Write a state graph in the format of the file's ending."""
-    graph_writer(path)(graph, Path(path))
-
-
 def graph_writer(path: str | Path) -> Callable[[Graph, Path], None]:
     """Return the writer for a file's ending; raise `InputError` for an unknown ending."""
     writers = {

@@ -239,9 +239,9 @@ class RandomWalks:
             self.learner.resolve(expander.pool)
         except RaisedError as error:
             going = np.flatnonzero(walks.status == GOING).tolist()
-            rows = [walks.rows(w, int(walks.length[w]))[-1] for w in going]
-            trace_to = partial(self._trace_so_far, walks, going)
-            raise self.checker.traced(error, rows, trace_to) from None
+            lengths = walks.length[going].tolist()
+            rows = [walks.rows(w, length)[-1] for w, length in zip(going, lengths, strict=True)]
+            raise self.checker.traced(error, rows, lambda i: self.trace(walks, going[i], lengths[i])) from None
         if self._one_by_one:
             for w in np.flatnonzero(walks.length > before).tolist():
                 self._accept_or_refuse(walks, w)
@@ -327,9 +327,6 @@ class RandomWalks:
         self.checker.initial_count = self.made
         self.longest = max(self.longest, int(lengths.max()))
         self.visited.add(self.expander.load(walks.path[: count * walks.depth][on_the_way.ravel()]))
-
-    def _trace_so_far(self, walks: WalkBatch, which: list[int], index: int) -> Behaviour:
-        return self.trace(walks, which[index], int(walks.length[which[index]]))
 
     def trace(self, walks: WalkBatch, w: int, length: int) -> Behaviour:
         """Return the behaviour of the first states of a walk."""

@@ -350,11 +350,8 @@ class EngineChooser:
             if self._is_faster(engine, size, last, progress):
                 steps, workers = progress.generated_states - len(self._starts), self._options.workers or 1
                 self.notes = [_engine_change_note(progress, steps, engine, workers, self.problem)]
-                self._following, self._most = (
-                    engine,
-                    LONG_SEARCH_STATES if calls < FALLING_CALLS_RATIO * before else inf,
-                )
-                self._left = calls
+                self._following, self._left = engine, calls
+                self._most = LONG_SEARCH_STATES if calls < FALLING_CALLS_RATIO * before else inf
                 raise EngineChangeSignal
         self._last, self._last_size, self._calls = progress, size, (self._calls[1], calls)
 

@@ -242,9 +242,8 @@ class ProjectionProxy(Map[Any, Any]):
         return found
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._all) if self._all is not None else self._present()
-
-    def _present(self) -> Iterator[Any]:
+        if self._all is not None:
+            return iter(self._all)
         return (key for key in self._keys if self._look(key) is not ABSENT_REPLICA)
 
     def __len__(self) -> int:

@@ -86,7 +86,7 @@ class InternerFiles:
         for content in range(done.inboxes, now.inboxes if interner.inboxes.content_values else done.inboxes):
             if content in interner.inboxes.content_values:
                 self._value(INBOX_TAG, content, interner.inboxes.content_values[content])
-        rows = control_rows_since_id(interner, done.controls)
+        rows: Rows = interner.tables.rows[done.controls : interner.tables.meta[codes.META_ROWS]]
         self._save_exploded_sets(rows.shape[1])
         heads, items = inbox_contents_since_id(interner, done.inboxes, done.items)
         self.files["inboxes"].append(heads)
@@ -222,12 +222,6 @@ def inbox_contents_since_id(interner: Interner, first: int, first_item: int) -> 
     tables = interner.tables
     heads = tables.contents[first : tables.meta[codes.META_CONTENTS]][:, [codes.CONTENT_SLOT, codes.CONTENT_COUNT]]
     return heads, tables.content_items[first_item : tables.meta[codes.META_CONTENT_ITEMS]]
-
-
-def control_rows_since_id(interner: Interner, first: int) -> Rows:
-    """Return the columns of the control rows with ids from `first` on."""
-    rows: Rows = interner.tables.rows[first : interner.tables.meta[codes.META_ROWS]]
-    return rows
 
 
 def restore_inbox_contents(interner: Interner, heads: Rows, items: Rows) -> None:

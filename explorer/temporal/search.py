@@ -67,9 +67,8 @@ def check_temporal_properties(
     graph: StateGraph, semantics: Semantics, options: SearchRequest, monitor: SearchMonitor
 ) -> None:
     """Check the temporal properties of a search."""
-    from kraftcheck.explorer.temporal.checking import (
-        check_formula_on_graph,  # most searches do not need its compiled code
-    )
+    # most searches do not need its compiled code
+    from kraftcheck.explorer.temporal.checking import check_formula_on_graph
 
     if not options.temporal:
         return

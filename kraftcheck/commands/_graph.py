@@ -13,7 +13,6 @@ from kraftcheck.explorer.graph import (
     graph_around_behaviour,
     graph_writer,
     search_with_graph,
-    write_graph,
 )
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import Result
@@ -66,7 +65,7 @@ class RequestedGraph:
             said = describe_graph_size_or_raise(graph, asked.graph, asked.graph_most)
             if not asked.quiet:
                 print_lines(note_lines([f"{asked.graph}: {said}"]))
-            write_graph(graph, asked.graph)
+            graph_writer(asked.graph)(graph, asked.graph)
 
     def _text(self, state: State) -> str | bytes:
         return state_hash(state) if self._is_table else state_text(self._view.variables(state))

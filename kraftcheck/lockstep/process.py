@@ -44,9 +44,8 @@ class Driver:
         pipe = subprocess.PIPE
         self.died: DriverDied | None = None
         self.meanwhile: Callable[[], None] | None = None
-        self.record: Callable[[str, DriverAnswer, DriverAnswer], object] | None = (
-            None  # called with command, arguments and answer
-        )
+        # called with command, arguments and answer
+        self.record: Callable[[str, DriverAnswer, DriverAnswer], object] | None = None
         self.logs: str | None = None  # the folder for the logs of the next walk
         self._owed = 0
         self._said = TemporaryFile()  # noqa: SIM115 - closed by close; an unread pipe would fill up

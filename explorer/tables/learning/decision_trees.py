@@ -166,17 +166,15 @@ class ReadLog:
 
     def _projection(self, read: Projection) -> ProjectionProxy:
         """Return a proxy for a projection of all replicas."""
-        project = partial(self._interner.protocol.projected, read)
+        project, number = partial(self._interner.protocol.projected, read), self._interner.queries.number
         if read.of_inbox:
-            query = self._interner.inboxes.queries.number(read.name, project)
-            return ProjectionProxy(self._interner.slots, partial(self._read_inbox, query))
-        if self.by_field:
-            query = self._interner.queries.number(
-                ("own", read.name), partial(_projection_or_whole_replica_answer, project)
-            )
-            return ProjectionProxy(self._interner.slots, partial(self._read_part, query))
-        query = self._interner.queries.number(("projection", read.name), project)
-        return ProjectionProxy(self._interner.slots, partial(self._read_replica, query))
+            answer = partial(self._read_inbox, self._interner.inboxes.queries.number(read.name, project))
+        elif self.by_field:
+            own = partial(_projection_or_whole_replica_answer, project)
+            answer = partial(self._read_part, number(("own", read.name), own))
+        else:
+            answer = partial(self._read_replica, number(("projection", read.name), project))
+        return ProjectionProxy(self._interner.slots, answer)
 
     def _read_part(self, query: int, key: Value) -> Any:
         """Return a projection of a replica; a whole replica becomes a proxy that records the fields read."""

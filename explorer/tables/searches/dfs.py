@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kraftcheck.explorer.native.arrays import grow_array
 from kraftcheck.explorer.result import Behaviour, Result, SearchRequest
 from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.expander import Expander
@@ -162,9 +161,9 @@ class DepthFirst:
         elif code == codes.BUFFER_FULL:
             worker.make_room()
         elif code == depth_first.STACK_FULL:
-            stack.states, stack.depths = _with_twice_the_rows(stack.states), _with_twice_the_rows(stack.depths)
+            stack.states, stack.depths = (grow_array(one, len(one) + 1) for one in (stack.states, stack.depths))
             if stack.depths[:top].max() + 2 >= len(self._path):
-                self._path = _with_twice_the_rows(self._path)
+                self._path = grow_array(self._path, len(self._path) + 1)
         elif code == depth_first.SET_FULL:
             self.visited.grow(4 * len(worker.succ))
 
@@ -206,12 +205,6 @@ class DepthFirst:
     def _trace_to(self, depth: int) -> Behaviour:
         """Return the trace along the current path, up to the state at `depth`."""
         return self.checker.behaviour(self._path[1 : depth + 1])
-
-
-def _with_twice_the_rows(array: NDArray[Any]) -> NDArray[Any]:
-    larger = np.zeros((2 * len(array), *array.shape[1:]), array.dtype)
-    larger[: len(array)] = array
-    return larger
 
 
 def search(protocol: Protocol, options: SearchRequest) -> Result:
