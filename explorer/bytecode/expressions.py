@@ -256,9 +256,7 @@ class ExpressionTranslator(Emitter, ABC):
     def _of_set(self, node: ast.Set) -> int:
         return self._display(SET_KIND, node.elts)
 
-    def _display(
-        self, kind: int, elements: Sequence[ast.expr], take: Callable[[ast.expr], int] | None = None
-    ) -> int:
+    def _display(self, kind: int, elements: Sequence[ast.expr], take: Callable[[ast.expr], int] | None = None) -> int:
         mark = self._result(Op.MARK)
         self._push_each(elements, take)
         return self._result(Op.COLLECT, kind, mark)

@@ -27,14 +27,7 @@ from kraftcheck.explorer.tables.kernel.flat.batches import (
 from kraftcheck.explorer.tables.kernel.flat.facts import evaluate_flat_batch_invariants, resolve_evaluation_misses
 from kraftcheck.explorer.tables.kernel.packing import SPARE_CLUSTER_ROOM_STATES, pack_canonical_rows
 from kraftcheck.explorer.tables.learning.interner import Interner
-from kraftcheck.explorer.tables.rows import (
-    BitPacking,
-    Indices,
-    Rows,
-    Words,
-    WorkerBuffers,
-    packing_for_id_counts,
-)
+from kraftcheck.explorer.tables.rows import BitPacking, Indices, Rows, Words, WorkerBuffers, packing_for_id_counts
 
 ROW_SORT_KEY_BITS = 14  # high bits of a control row's id that `order` compares
 

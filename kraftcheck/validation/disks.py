@@ -150,9 +150,9 @@ class ReplicaDisk:
     def voters(self) -> list[tuple[int, tuple[Voter, ...], str]]:
         """Voter sets by the offset from which each is in force, with the file of each."""
         found = [(one.offset - 1, one.voters, one.file) for one in self.snapshots if one.voters is not None]
-        records = [one for one in self.log.controls if isinstance(one.body, VotersRecord)]
+        bodies = ((one, one.body) for one in self.log.controls)
         found += [
-            (one.offset, one.body.voters, self.files[one.file]) for one in records if isinstance(one.body, VotersRecord)
+            (one.offset, body.voters, self.files[one.file]) for one, body in bodies if isinstance(body, VotersRecord)
         ]
         return _values_at_changes(found)
 
@@ -160,11 +160,9 @@ class ReplicaDisk:
     def versions(self) -> list[tuple[int, int, str]]:
         """The values of kraft.version, likewise."""
         found = [(one.offset - 1, one.version, one.file) for one in self.snapshots if one.version is not None]
-        records = [one for one in self.log.controls if isinstance(one.body, KRaftVersion)]
+        bodies = ((one, one.body) for one in self.log.controls)
         found += [
-            (one.offset, one.body.version, self.files[one.file])
-            for one in records
-            if isinstance(one.body, KRaftVersion)
+            (one.offset, body.version, self.files[one.file]) for one, body in bodies if isinstance(body, KRaftVersion)
         ]
         return _values_at_changes(found)
 

@@ -34,13 +34,7 @@ from kraftcheck.spec import Map, ModelValue, Record, State, Step
 from kraftcheck.spec.language.changes import broken_state_properties
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.validation.events import Event, SendReceivePairs
-from kraftcheck.validation.state import (
-    DueResponse,
-    EventRefusal,
-    NodeHypothesis,
-    NodeProgress,
-    position_of_next_append,
-)
+from kraftcheck.validation.state import DueResponse, EventRefusal, NodeHypothesis, NodeProgress, position_of_next_append
 from kraftcheck.validation.translation import ModelTranslator, OffsetBatch, data_batch, offset_after_batches
 
 FIELDS_READ_BY_PROPERTIES = ("mode", "epoch", "leader", "voted", "log", "high_watermark", "voters", "start")

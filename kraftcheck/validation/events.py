@@ -284,11 +284,7 @@ class _ReceiptAligner:
     """Alignments of the receipts of an incarnation's requests with their sendings, the best first."""
 
     def __init__(
-        self,
-        sends: dict[int, Event],
-        responses: dict[int, Event],
-        answers: dict[int, Event],
-        homes: dict[str, int],
+        self, sends: dict[int, Event], responses: dict[int, Event], answers: dict[int, Event], homes: dict[str, int]
     ) -> None:
         self.sends = sends
         self.responses = responses

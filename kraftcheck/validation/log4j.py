@@ -59,6 +59,7 @@ VOTER_PATTERN = re.compile(
 )
 ENDPOINT_PATTERN = re.compile(r"ListenerName\([^)]{0,300}\)=([^,/]{0,300})(?:/([^:,]{0,100}))?:(\d+)")
 OFFSET_FIELD_PATTERN = re.compile(r"offset=(\d+)")
+OFFSET_PATTERN, OFFSET_AND_EPOCH_PATTERN = r"(?:offset=|to offset |to )(\d+)", r"offset=(\d+), epoch=(\d+)"
 NODE_PREFIX_PATTERN = re.compile(r"\[\w+ (?:nodeI|i)d=(\d+)\] ")
 CREATED_TIME_PATTERN = re.compile(r"createdTimeMs=(\d+)\)?$")
 DESTINATION_PATTERN = re.compile(r"createdTimeMs=(\d+), destination=(\S+) ")
@@ -106,12 +107,7 @@ def _address_of_endpoint(endpoint: tuple[str, str, str]) -> str:
 def parse_voters(text: str) -> tuple[tuple[int, str, str, int], ...]:
     """Return the voters of a VoterSet's text: id, directory id, host and port, highest kraft.version."""
     return tuple(
-        (
-            int(node),
-            directory,
-            ",".join(map(_address_of_endpoint, ENDPOINT_PATTERN.findall(endpoints))),
-            int(high or 0),
-        )
+        (int(node), directory, ",".join(map(_address_of_endpoint, ENDPOINT_PATTERN.findall(endpoints))), int(high or 0))
         for node, directory, endpoints, _, high in VOTER_PATTERN.findall(text)
     )
 
@@ -237,17 +233,14 @@ def _transition_parser(kind: EventKind) -> Callable[[Event, str], None]:
     return parse
 
 
-def _fill_append_event(event: Event, text: str) -> None:
-    found = re.search(r"base offset (\d+), new end offset is OffsetAndEpoch[\[(]offset=(\d+), epoch=(\d+)", text)
-    if found:
-        event.kind, event.body = EventKind.APPEND, (int(found[1]), int(found[2]), int(found[3]))
+def _number_parser(kind: EventKind, pattern: str) -> Callable[[Event, str], None]:
+    """Return a parser of lines that fit a pattern: its numbers are the event's body, a single one not in a tuple."""
 
-
-def _offset_event_parser(kind: EventKind) -> Callable[[Event, str], None]:
     def parse(event: Event, text: str) -> None:
-        found = re.search(r"(?:offset=|to offset |to )(\d+)", text)
+        found = re.search(pattern, text)
         if found:
-            event.kind, event.body = kind, int(found[1])
+            numbers = tuple(map(int, found.groups()))
+            event.kind, event.body = kind, numbers if len(numbers) > 1 else numbers[0]
 
     return parse
 
@@ -255,19 +248,13 @@ def _offset_event_parser(kind: EventKind) -> Callable[[Event, str], None]:
 def _fill_first_high_watermark_event(event: Event, text: str) -> None:
     """The first high watermark of an epoch; INFO shows no others."""
     if " for the first time " in text:
-        _offset_event_parser(EventKind.FIRST_HIGH_WATERMARK)(event, text)
+        _number_parser(EventKind.FIRST_HIGH_WATERMARK, OFFSET_PATTERN)(event, text)
 
 
 def _fill_voter_set_event(event: Event, text: str) -> None:
     found = re.search(r" at offset (-?\d+)$", text)
     if found:
         event.kind, event.body = EventKind.VOTERS, (parse_voters(text), int(found[1]))
-
-
-def _fill_kraft_version_event(event: Event, text: str) -> None:
-    found = re.search(r"KRAFT_VERSION_(\d+) at offset (-?\d+)$", text)
-    if found:
-        event.kind, event.body = EventKind.VERSION, (int(found[1]), int(found[2]))
 
 
 def _fill_starting_voters_event(event: Event, text: str) -> None:
@@ -280,7 +267,7 @@ def _fill_boot_event(event: Event, text: str) -> None:
 
 def _fill_disk_snapshots_event(event: Event, text: str) -> None:
     event.kind = EventKind.DISK
-    event.body = tuple((int(a), int(b)) for a, b in re.findall(r"offset=(\d+), epoch=(\d+)", text))
+    event.body = tuple((int(a), int(b)) for a, b in re.findall(OFFSET_AND_EPOCH_PATTERN, text))
 
 
 def _fill_bootstrap_servers_event(event: Event, text: str) -> None:
@@ -298,15 +285,6 @@ def _parked_fetch_parser(kind: EventKind) -> Callable[[Event, str], None]:
     return parse
 
 
-def _offset_and_epoch_parser(kind: EventKind) -> Callable[[Event, str], None]:
-    def parse(event: Event, text: str) -> None:
-        found = re.search(r"offset=(\d+), epoch=(\d+)", text)
-        if found:
-            event.kind, event.body = kind, (int(found[1]), int(found[2]))
-
-    return parse
-
-
 PARSER_OF_LINE: dict[str, Callable[[Event, str], None]] = {
     "Received inbound mes": _fill_received_message_event,
     "Sent outbound reques": _fill_sent_request_event,
@@ -314,21 +292,23 @@ PARSER_OF_LINE: dict[str, Callable[[Event, str], None]] = {
     "Ignoring response In": _fill_ignored_response_event,
     "Attempting durable t": _transition_parser(EventKind.ATTEMPT),
     "Completed transition": _transition_parser(EventKind.TRANSITION),
-    "Leader appended reco": _fill_append_event,
-    "Follower end offset ": _offset_and_epoch_parser(EventKind.STORED),
+    "Leader appended reco": _number_parser(
+        EventKind.APPEND, rf"base offset (\d+), new end offset is OffsetAndEpoch[\[(]{OFFSET_AND_EPOCH_PATTERN}"
+    ),
+    "Follower end offset ": _number_parser(EventKind.STORED, OFFSET_AND_EPOCH_PATTERN),
     "High watermark set t": _fill_first_high_watermark_event,
-    "Leader high watermar": _offset_event_parser(EventKind.LEADER_HIGH_WATERMARK),
-    "Follower high waterm": _offset_event_parser(EventKind.FOLLOWER_HIGH_WATERMARK),
+    "Leader high watermar": _number_parser(EventKind.LEADER_HIGH_WATERMARK, OFFSET_PATTERN),
+    "Follower high waterm": _number_parser(EventKind.FOLLOWER_HIGH_WATERMARK, OFFSET_PATTERN),
     "Latest set of voters": _fill_voter_set_event,
-    "Latest kraft.version": _fill_kraft_version_event,
+    "Latest kraft.version": _number_parser(EventKind.VERSION, r"KRAFT_VERSION_(\d+) at offset (-?\d+)$"),
     "Starting voters are ": _fill_starting_voters_event,
     "Reading KRaft snapsh": _fill_boot_event,
     "Initialized snapshot": _fill_disk_snapshots_event,
     "Starting request man": _fill_bootstrap_servers_event,
-    "Loading snapshot (Of": _offset_and_epoch_parser(EventKind.LOADED),
-    "Truncated to offset ": _offset_event_parser(EventKind.TRUNCATED),
-    "Fully truncated the ": _offset_event_parser(EventKind.REPLACED),
-    "Fetching snapshot Of": _offset_and_epoch_parser(EventKind.FETCHING),
+    "Loading snapshot (Of": _number_parser(EventKind.LOADED, OFFSET_AND_EPOCH_PATTERN),
+    "Truncated to offset ": _number_parser(EventKind.TRUNCATED, OFFSET_PATTERN),
+    "Fully truncated the ": _number_parser(EventKind.REPLACED, OFFSET_PATTERN),
+    "Fetching snapshot Of": _number_parser(EventKind.FETCHING, OFFSET_AND_EPOCH_PATTERN),
     "Completing delayed f": _parked_fetch_parser(EventKind.PARKED),
     "Failed to handle fet": _parked_fetch_parser(EventKind.REJECTED),
 }

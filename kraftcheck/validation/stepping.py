@@ -217,10 +217,7 @@ def _cluster_facts_in_event(event: Event) -> Iterator[Any]:
 
 @check_arguments
 def validate_step(
-    state: ValidationState,
-    step: Mapping[str, Any] | Sequence[Mapping[str, Any]],
-    *,
-    is_last: bool = False,
+    state: ValidationState, step: Mapping[str, Any] | Sequence[Mapping[str, Any]], *, is_last: bool = False
 ) -> Refused | None:
     """Return None if the model `quorum` allows a step of a node, else the guard that says no.
 

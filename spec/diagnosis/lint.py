@@ -627,10 +627,7 @@ def _redefinition_warnings(trees: dict[Path, ast.Module]) -> Iterator[str]:
 
 def lint(protocol: Protocol, *, complete: bool) -> list[str]:
     """Return all lint warnings after a search: unused declarations, and unhandled messages."""
-    return [
-        *declaration_warnings(protocol),
-        *unhandled_message_warnings(protocol, complete=complete),
-    ]
+    return [*declaration_warnings(protocol), *unhandled_message_warnings(protocol, complete=complete)]
 
 
 def _attributes_and_strings_read(tree: ast.Module) -> Iterator[str]:

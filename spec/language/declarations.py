@@ -245,12 +245,7 @@ def environment(
 
 
 def _make_action_marker(
-    kind: str,
-    messages: tuple[type[Record], ...],
-    reads: Reads,
-    name: str | None,
-    fair: FairnessKind,
-    each: Each,
+    kind: str, messages: tuple[type[Record], ...], reads: Reads, name: str | None, fair: FairnessKind, each: Each
 ) -> Callable[[F], F]:
     if fair not in ("", "weak", "strong") or (each and not fair):
         raise ProtocolError(

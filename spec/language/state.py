@@ -11,16 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, combinations, permutations, product
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kraftcheck.spec.values import (
-    Map,
-    ModelValue,
-    Record,
-    Value,
-    field_values,
-    map_model_values,
-    same_types,
-    typed_key,
-)
+from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_values, map_model_values, same_types, typed_key
 
 
 class State(Record):
