@@ -351,9 +351,8 @@ def require_valid_inbox_contents(interner: Interner, heads: Rows, items: Rows, l
     sums = np.zeros(0, np.uint64)
     if len(heads):
         sums = np.add.reduceat(hash_each_number(keys.astype(np.uint64)), np.cumsum(counts) - counts)
-    require_distinct_hashes(
-        sums[~needs_value], "inbox contents"
-    )  # values may differ in more than messages and their counts
+    # values may differ in more than messages and their counts
+    require_distinct_hashes(sums[~needs_value], "inbox contents")
 
 
 def require_valid_control_rows(interner: Interner, blocks: list[Rows]) -> None:

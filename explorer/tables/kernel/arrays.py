@@ -77,9 +77,7 @@ class MemoTables(ArrayGroup):
     cluster_counts = declare(np.int64)  # field -> number of ids
 
     properties = declare(np.int32, 3)  # root, kind, whether a constraint
-    property_masks = declare(
-        np.int64, 3
-    )  # invariants, constraints: masks of those of the state, of one replica, of two
+    property_masks = declare(np.int64, 3)  # invariants, constraints: masks of those of no replica, of one, of two
     step_properties = declare(np.int32, 2)  # root, whether a constraint
 
     permuted_rows = declare(np.int32, -1)  # control row, permutation -> image; -1 before the images are made

@@ -494,9 +494,8 @@ class ProxyPolicy:
     """
 
     def __init__(self, interner: Interner, trees: DecisionTrees) -> None:
-        self.opaque = find_proxy_revealing_methods(
-            interner.protocol
-        )  # names of actions and properties that need plain records
+        # names of actions and properties that need plain records
+        self.opaque = find_proxy_revealing_methods(interner.protocol)
         self.misses: dict[int, int] = {}  # root of a property of one replica -> number of calls
         self._interner, self._trees = interner, trees
         self._whole: set[tuple[int, bool]] = set()

@@ -140,13 +140,13 @@ class GrowingTables(arrays.MemoTables):
         for name, count in used.items():
             self._used[name] = count
 
-    def fit_columns(self, name: str, columns: int, fill: int = 0) -> NDArray[np.int32]:
+    def fit_columns(self, name: str, columns: int) -> NDArray[np.int32]:
         """Return a table of at least `columns` columns; a table that grows gets twice `columns`."""
         array: NDArray[np.int32] = getattr(self, name)
         if columns > array.shape[1]:
-            setattr(self, name, with_more_columns(array, 2 * columns, fill))
-        found: NDArray[np.int32] = getattr(self, name)
-        return found
+            array = with_more_columns(array, 2 * columns)
+            setattr(self, name, array)
+        return array
 
     def put(self, name: str, key: int, value: int) -> None:
         """Set the value of a key in a map, which grows if needed."""
