@@ -701,15 +701,15 @@ class HandlerCaller:
         """Return whether a property holds for the arguments `given`.
 
         With `whole`, the property's loops over sets test an element before they read its membership. A probe, which
-        observes the evaluation, gets the arguments without proxies.
+        observes the evaluation, gets the arguments without proxies; for a part of a property, those of the property.
         """
-        protocol, evaluated = (
-            (self.protocol, prop) if whole is None else (self._filtering, property_with_filtering_loops(prop))
-        )
+        protocol, evaluated = self.protocol, prop
+        if whole is not None and prop.whole is None:
+            protocol, evaluated = self._filtering, property_with_filtering_loops(prop)
         with reraising_unanswered_read():
             found = evaluate_property(protocol, evaluated, given)
         if whole is not None and (probe := self.protocol.probes.get(prop.name)) is not None:
-            probe.observe(lambda: evaluate_property(self.protocol, prop, whole()))
+            probe.observe(lambda: evaluate_property(self.protocol, prop.whole or prop, whole()))
         return found
 
 

@@ -17,14 +17,15 @@ from __future__ import annotations
 import ast
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
 from dis import Instruction, get_instructions, opmap
 from functools import wraps
 from itertools import chain, islice, pairwise
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType, MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.calls.proxies import UnansweredRead
@@ -33,12 +34,15 @@ from kraftcheck.spec.diagnosis.source import compile_definition, definition_of, 
 from kraftcheck.spec.discovery import project_modules_of_protocol
 from kraftcheck.spec.language.declarations import Action, Property
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.values import memoize
+from kraftcheck.spec.values import memoize, ordered
 
 REPLICA_PARAMETERS = ("me", "peer")
 MOST_REPLICA_PARAMETERS = len(REPLICA_PARAMETERS)
 MOST_PIECES = 64  # of an action
 _REFUSED_IN_LOOPS = {ast.NamedExpr, ast.Lambda}
+BUILTINS_IN_CLAUSES = {"all", "any", "bool", "isinstance", "len", "sum"}
+COPYING_FUNCTIONS = {"frozenset": frozenset, "list": list, "ordered": ordered, "set": set, "tuple": tuple}
+_REPEATABLE_CALLS = {*COPYING_FUNCTIONS, *BUILTINS_IN_CLAUSES, "get", "items", "keys", "max", "min", "values"}
 
 
 class WholeStateNeededError(UnansweredRead):
@@ -49,11 +53,8 @@ class WholeStateNeededError(UnansweredRead):
         self.name = name
 
 
-class ConjunctPart(NamedTuple):
-    """A conjunct of a constraint: its test, and the parameters that it takes."""
-
-    test: ast.expr
-    asks: tuple[str, ...]
+class NoClausesError(Exception):
+    """The source of a property is no conjunction that can be divided."""
 
 
 def request_with_split_constraints(options: SearchRequest, whole: set[str]) -> SearchRequest:
@@ -61,7 +62,7 @@ def request_with_split_constraints(options: SearchRequest, whole: set[str]) -> S
 
     The reads of other parts, and those of invariants over whole states, are tracked.
     """
-    constraints = [[one] if one.name in whole else _split_property(one) for one in options.constraints]
+    constraints = [[one] if one.name in whole else split_property(one) for one in options.constraints]
     properties = [one if one.name in whole else property_with_tracked_reads(one) for one in options.properties]
     return replace(options, constraints=tuple(chain(*constraints)), properties=tuple(properties))
 
@@ -80,38 +81,29 @@ def property_with_tracked_reads(prop: Property) -> Property:
     return made
 
 
-def _split_property(prop: Property) -> list[Property]:
-    definition = _single_expression_definition(prop) if prop.asks == ("state",) else None
-    returned = definition.body[-1] if definition is not None else None
-    if definition is None or not isinstance(returned, ast.Return) or returned.value is None:
-        return [property_with_tracked_reads(prop)]
-    parts = _StatePartFinder(definition.args.args[-1].arg)
+def split_property(prop: Property) -> list[Property]:
+    """Return the parts of a property over one state, which holds where all of them hold."""
+    is_plain = not (prop.opposite or prop.given or prop.fixed or prop.only)
+    definition = unchanged_definition(prop.function) if prop.asks == ("state",) and is_plain else None
     groups: dict[tuple[str, ...], list[ast.expr]] = {}
-    for conjunct in _conjuncts(returned.value):
-        for part in parts.of(conjunct):
+    with suppress(NoClausesError):
+        for part in () if definition is None else _StatePartFinder(prop.function, definition).parts():
             groups.setdefault(part.asks, []).append(part.test)
-    return [_property_of_conjuncts(prop, definition, asks, tests) for asks, tests in groups.items()]
+    if definition is None or groups.keys() <= {("state",)}:
+        return [property_with_tracked_reads(prop)]
+    return [_property_of_tests(prop, definition, asks, tests) for asks, tests in groups.items()]
 
 
-def _single_expression_definition(prop: Property) -> ast.FunctionDef | None:
-    """Return the definition of a property that is one expression without `:=`, and uses Python's `all` and `any`."""
-    function: Any = prop.function
-    definition = unchanged_definition(function)
-    if definition is None or not {"all", "any"}.isdisjoint(function.__globals__):
-        return None
-    names = any(isinstance(node, ast.NamedExpr) for node in ast.walk(definition))  # which other conjuncts may read
-    return definition if len(_without_docstring(definition.body)) == 1 and not names else None
-
-
-def _property_of_conjuncts(
+def _property_of_tests(
     prop: Property, whole: ast.FunctionDef, asks: tuple[str, ...], tests: list[ast.expr]
 ) -> Property:
-    """Return the property of the conjuncts that take the parameters `asks`."""
+    """Return the property of the tests that take the parameters `asks`."""
     copied = deepcopy(whole)
     copied.args.args = [copied.args.args[0], *map(ast.arg, asks)]
     copied.decorator_list, copied.returns = [], None
     copied.body = [ast.Return(tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests))]
-    made = replace(prop, function=_function_raising_unless_bool(prop, compile_definition(prop.function, copied, {})))
+    function = _function_raising_unless_bool(prop, compile_definition(prop.function, copied, {}))
+    made = replace(prop, function=function, whole=prop)
     vars(made).update(asks=asks, tracks_state_reads="state" in asks)
     return made
 
@@ -135,67 +127,282 @@ def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
     return body[1:] if isinstance(first, ast.Constant) else body
 
 
-def _conjuncts(test: ast.expr) -> Iterator[ast.expr]:
-    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
-        for value in test.values:
-            yield from _conjuncts(value)
-    else:
-        yield test
+# Clauses: the conjuncts of a property, with the loops around them
+
+
+class _Clause(NamedTuple):
+    """A test that must hold for all elements of some loops, if the guards hold."""
+
+    guards: tuple[ast.expr, ...] = ()
+    loops: tuple[ast.comprehension, ...] = ()  # with further guards
+    test: ast.expr = ast.Constant(value=True)
+
+    def guarded(self, guard: ast.expr) -> _Clause:
+        """Return the clause with one more guard, which may read the variables of the loops."""
+        if not self.loops:
+            return self._replace(guards=(*self.guards, guard))
+        *outer, last = self.loops
+        return self._replace(loops=(*outer, ast.comprehension(last.target, last.iter, [*last.ifs, guard], 0)))
+
+    def within(self, target: ast.expr, elements: ast.expr, guards: Iterable[ast.expr] = ()) -> _Clause:
+        """Return the clause with one more loop inside of the others."""
+        parts = (*self.guards, *self.loops)
+        if not _stored_names([target]).isdisjoint(chain(_stored_names(parts), *map(_loaded_names, parts))):
+            raise NoClausesError("a loop reuses a variable")
+        return self._replace(loops=(*self.loops, ast.comprehension(target, elements, [*guards], 0)))
+
+    @property
+    def free_names(self) -> set[str]:
+        """The names that the clause reads, apart from the variables of its loops."""
+        parts = (*self.guards, *self.loops, self.test)
+        return set[str]().union(*map(_loaded_names, parts)) - _stored_names(self.loops)
+
+
+def _negated(test: ast.expr) -> ast.expr:
+    return ast.UnaryOp(ast.Not(), test)
+
+
+def _clauses_of_test(test: ast.expr, path: _Clause) -> Iterator[_Clause]:
+    """Yield the clauses of a test that is evaluated on a path: inside of loops and under guards."""
+    match test:
+        case ast.BoolOp(ast.And(), values):
+            for value in values:
+                yield from _clauses_of_test(value, path)
+        case ast.BoolOp(ast.Or(), [*others, last]) if all(map(_is_bool, others)):
+            for other in others:
+                path = path.guarded(_negated(other))
+            yield from _clauses_of_test(last, path)
+        case ast.IfExp(condition, then, otherwise):
+            yield from _clauses_of_test(then, path.guarded(condition))
+            yield from _clauses_of_test(otherwise, path.guarded(_negated(condition)))
+        case ast.Call(ast.Name("all"), [ast.GeneratorExp(element, loops) | ast.ListComp(element, loops)], []):
+            yield from _clauses_of_elements(element, loops, path)
+        case ast.UnaryOp(ast.Not(), ast.Call(ast.Name("any"), [ast.GeneratorExp(element, loops)], [])):
+            yield from _clauses_of_elements(_negated(element), loops, path)
+        case ast.Compare(ast.Call(ast.Name("len" | "sum"), [made], []), [bound], [ast.Constant(most)]):
+            at_most_one = (isinstance(bound, ast.LtE) and most == 1) or (isinstance(bound, ast.Lt) and most == 2)
+            yield (_clause_of_pairs(made, path) if at_most_one else None) or path._replace(test=test)
+        case _:
+            yield path._replace(test=test)
+
+
+def _clauses_of_elements(element: ast.expr, loops: list[ast.comprehension], path: _Clause) -> Iterator[_Clause]:
+    for loop in loops:
+        path = path.within(loop.target, loop.iter, loop.ifs)
+    yield from _clauses_of_test(element, path)
+
+
+def _clause_of_pairs(made: ast.expr, path: _Clause) -> _Clause | None:
+    """Return the clause that a set has at most one element, or that one replica at most passes a test; or None."""
+    match made:
+        case ast.SetComp(element, [ast.comprehension(ast.Name(name), elements, ifs, 0) as loop]):
+            pass
+        case ast.ListComp(_, [ast.comprehension(ast.Name(name), elements, ifs, 0) as loop]) | ast.GeneratorExp(
+            ast.Constant(1), [ast.comprehension(ast.Name(name), elements, ifs, 0) as loop]
+        ) if ast.unparse(elements).endswith(".replicas.values()"):
+            element = ast.Attribute(ast.Name(name, ast.Load()), "id", ast.Load())
+        case _:
+            return None
+    other = _Substitution({name: ast.Name(f"other {name}", ast.Load())})
+    others = [other.visit(deepcopy(one)) for one in (element, *ifs)]
+    path = path.within(loop.target, elements, ifs)
+    path = path.within(ast.Name(f"other {name}", ast.Store()), elements, others[1:])
+    return path._replace(test=ast.Compare(element, [ast.Eq()], others[:1]))
+
+
+def _is_bool(test: ast.expr) -> bool:
+    """Whether the value of an expression is certainly a bool."""
+    match test:
+        case ast.BoolOp(_, values):
+            return all(map(_is_bool, values))
+        case ast.Call(ast.Name("all" | "any" | "bool" | "isinstance")):
+            return True
+    return isinstance(test, ast.Compare) or (isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not))
+
+
+def _clauses_of_statements(body: list[ast.stmt], path: _Clause) -> Iterator[_Clause]:
+    """Yield the clauses of statements that return False if a test fails."""
+    for number, statement in enumerate(body):
+        match statement:
+            case ast.Return(ast.expr() as value):
+                if path.loops and not _is_false(value):
+                    raise NoClausesError("a loop ends with another value than False")
+                yield from _clauses_of_test(value, path)
+                return
+            case ast.Continue():
+                return
+            case ast.For(target, elements, inner, []):
+                yield from _clauses_of_statements(inner, path.within(target, elements))
+            case ast.If(test, then, otherwise):
+                yield from _clauses_of_statements(then, path.guarded(test))
+                yield from _clauses_of_statements(otherwise, path.guarded(_negated(test)))
+                path = _path_after_branch(statement, path)
+            case ast.Assign([ast.Name(name)], value) if _is_repeatable(value):
+                rest = [_Substitution({name: value}).visit(deepcopy(one)) for one in body[number + 1 :]]
+                if name in _loaded_names(value) or not _loaded_names(value).isdisjoint(_stored_names(rest)):
+                    raise NoClausesError("a variable changes")
+                yield from _clauses_of_statements(rest, path)
+                return
+            case ast.Pass() | ast.Expr(ast.Constant()):
+                pass
+            case _:
+                raise NoClausesError("a statement of another kind")
+
+
+def _path_after_branch(branch: ast.If, path: _Clause) -> _Clause:
+    """Return the path of the statements that follow an `if`."""
+    if _leaves(branch.body):
+        return path.guarded(_negated(branch.test))
+    if _leaves(branch.orelse):
+        return path.guarded(branch.test)
+    if _may_leave(branch.body) or _may_leave(branch.orelse):
+        raise NoClausesError("a branch may leave")
+    return path
+
+
+def _leaves(body: list[ast.stmt]) -> bool:
+    """Whether statements always return, or go on with the next element of a loop."""
+    last = body[-1] if body else None
+    if isinstance(last, ast.If):
+        return _leaves(last.body) and _leaves(last.orelse)
+    return isinstance(last, ast.Return | ast.Continue)
+
+
+def _may_leave(body: list[ast.stmt]) -> bool:
+    """Whether statements may return another value than False, or go on with the next element of a loop."""
+    for one in body:
+        match one:
+            case ast.If(_, then, otherwise) if _may_leave(then) or _may_leave(otherwise):
+                return True
+            case ast.Continue():
+                return True
+            case ast.Return(value) if value is None or not _is_false(value):
+                return True
+    return False
+
+
+def _is_false(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and value.value is False
+
+
+def _is_repeatable(value: ast.expr) -> bool:
+    """Whether an expression may be evaluated again in place of its variable; iterators may be read only once."""
+    calls = nodes_of_type(value, ast.Call)
+    names = [call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func) for call in calls]
+    is_mutable_or_iterator = isinstance(value, ast.GeneratorExp | ast.List | ast.Dict | ast.Set)
+    return not is_mutable_or_iterator and _REPEATABLE_CALLS.issuperset(names)
+
+
+class _Substitution(ast.NodeTransformer):
+    """AST transformer that replaces variables by expressions, and items of maps by variables."""
+
+    def __init__(self, values: Mapping[str, ast.expr], items: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._values, self._items = values, items
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        found = self._items.get(ast.unparse(node))
+        return self.generic_visit(node) if found is None else ast.Name(found, ast.Load())
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return deepcopy(self._values[node.id]) if node.id in self._values and isinstance(node.ctx, ast.Load) else node
+
+
+class StatePart(NamedTuple):
+    """A test of a property over whole states, with the parameters that it takes."""
+
+    test: ast.expr
+    asks: tuple[str, ...]
 
 
 class _StatePartFinder:
-    """Finds the parts of conjuncts over one state."""
+    """Finds the parts of a property over one state, from the definition of its function."""
 
-    def __init__(self, state: str) -> None:
-        self._state = state
+    def __init__(self, function: Any, definition: ast.FunctionDef) -> None:
+        self._definition, self._state = definition, definition.args.args[-1].arg
+        self._copying = {name for name, one in COPYING_FUNCTIONS.items() if function.__globals__.get(name, one) is one}
+        if not BUILTINS_IN_CLAUSES.isdisjoint(function.__globals__) or nodes_of_type(definition, ast.NamedExpr):
+            raise NoClausesError("a name may mean something else")
 
-    def of(self, conjunct: ast.expr) -> Iterator[ConjunctPart]:
-        """Yield the parts of a conjunct: a quantifier's, that of the shared fields, or else that of the state."""
-        bound = self._quantified(conjunct)
-        if bound is None:
-            shared = self._local(conjunct, {})
-            yield ConjunctPart(conjunct, ("state",)) if shared is None else ConjunctPart(shared, ("shared",))
+    def parts(self) -> Iterator[StatePart]:
+        """Yield the parts: of one replica, two replicas or the shared fields; the rest of the whole state."""
+        if not _leaves(self._definition.body):
+            raise NoClausesError("it may return nothing")
+        variables = _assigned_names(self._definition)
+        for clause in _clauses_of_statements(self._definition.body, _Clause()):
+            if not clause.free_names.isdisjoint(variables):
+                raise NoClausesError("a variable is read outside of its loop")
+            yield from self._parts_of_clause(clause)
+
+    def _parts_of_clause(self, clause: _Clause) -> Iterator[StatePart]:
+        test, names = self._test_of_replicas(clause)
+        if not names:
+            shared = self._local(test, {})
+            yield StatePart(test, ("state",)) if shared is None else StatePart(shared, ("shared",))
             return
-        test, names = bound
         for roles in dict.fromkeys((REPLICA_PARAMETERS[:1], REPLICA_PARAMETERS[: len(names)])):
             # one role for both: a replica with itself
             local = self._local(test, dict(zip(names, roles * MOST_REPLICA_PARAMETERS, strict=False)))
             if local is None:
-                yield ConjunctPart(conjunct, ("state",))
+                yield StatePart(_test_of_loops(clause), ("state",))
                 return
-            reads_shared = any(isinstance(node, ast.Name) and node.id == "shared" for node in ast.walk(local))
-            yield ConjunctPart(local, (*roles, "shared") if reads_shared else roles)
+            yield StatePart(local, (*roles, "shared") if "shared" in _loaded_names(local) else roles)
 
-    def _quantified(self, test: ast.expr) -> tuple[ast.expr, list[str]] | None:
-        """Return the test of a quantifier over replicas, and the names that it binds; None for another expression."""
-        element, generators, negated = _parse_universal_quantifier(test)
-        bound = [one.target.id for one in generators if isinstance(one.target, ast.Name)]
-        ranges_over_replicas = {ast.unparse(one.iter) for one in generators} == {f"{self._state}.replicas.values()"}
-        if not ranges_over_replicas or not len({*bound}) == len(generators) <= MOST_REPLICA_PARAMETERS:
-            return None
-        ifs = [ast.UnaryOp(ast.Not(), one) for source in generators for one in source.ifs]
-        element = ast.UnaryOp(ast.Not(), element) if negated else element
-        fails = ast.UnaryOp(ast.Not(), ast.BoolOp(ast.Or(), [*ifs, element]) if ifs else element)
-        return ast.UnaryOp(ast.Not(), fails), bound
+    def _test_of_replicas(self, clause: _Clause) -> tuple[ast.expr, list[str]]:
+        """Return a clause as a test of one or two replicas, and their names; [] for a clause of another kind."""
+        names, outer, inner = list[str](), [*clause.guards], list[ast.comprehension]()
+        values, items = dict[str, ast.expr](), dict[str, str]()
+        for loop in clause.loops:
+            name = self._name_of_replica(loop, values, items)
+            if name is None:
+                inner.append(ast.comprehension(loop.target, loop.iter, [*loop.ifs], 0))
+            else:
+                names.append(name)
+                (inner[-1].ifs if inner else outer).extend(loop.ifs)
+        if not 1 <= len(names) <= MOST_REPLICA_PARAMETERS:
+            return _test_of_loops(clause), []
+        fails = _negated(_test_of_loops(_Clause((), tuple(inner), clause.test)))
+        fails = ast.BoolOp(ast.And(), [*outer, fails]) if outer else fails
+        found: ast.expr = _Substitution(values, items).visit(deepcopy(_negated(fails)))
+        return found, names
+
+    def _name_of_replica(
+        self, loop: ast.comprehension, values: dict[str, ast.expr], items: dict[str, str]
+    ) -> str | None:
+        """Return the variable of a loop over replicas, or None; note what stands for a replica or its id."""
+        elements, replicas = loop.iter, f"{self._state}.replicas"
+        match elements:
+            case ast.Call(ast.Name(name), [only], []) if name in self._copying:
+                elements = only
+        source = ast.unparse(elements).removesuffix(".keys()")
+        match loop.target:
+            case ast.Name(name) if source == f"{replicas}.values()":
+                return name
+            case ast.Tuple([ast.Name(key), ast.Name(name)]) if source == f"{replicas}.items()":
+                values[key] = ast.Attribute(ast.Name(name, ast.Load()), "id", ast.Load())
+                return name
+            case ast.Name(key) if source == replicas:
+                name = items[f"{replicas}[{key}]"] = f"replica {key}"
+                values[key] = ast.Attribute(ast.Name(name, ast.Load()), "id", ast.Load())
+                return name
+        return None
 
     def _local(self, test: ast.expr, roles: dict[str, str]) -> ast.expr | None:
         """Return a test with its replicas and `state.shared` as parameters; None if it reads more of the state."""
-        renaming = _ConjunctToParametersRewriter(self._state, roles)
+        renaming = _TestToParametersRewriter(self._state, roles)
         local = renaming.visit(deepcopy(test))
         return None if renaming.clashes else local
 
 
-def _parse_universal_quantifier(test: ast.expr) -> tuple[ast.expr, list[ast.comprehension], bool]:
-    """Return the element and the generators of `all(...)` or `not any(...)`, and whether to negate the element."""
-    match test:
-        case ast.Call(func=ast.Name("all"), args=[ast.GeneratorExp(element, generators)], keywords=[]):
-            return element, generators, False
-        case ast.UnaryOp(ast.Not(), ast.Call(func=ast.Name("any"), args=[ast.GeneratorExp(element, generators)])):
-            return element, generators, True
-    return test, [], False
+def _test_of_loops(clause: _Clause) -> ast.expr:
+    """Return a clause as one expression."""
+    test = clause.test
+    if clause.loops:
+        test = ast.Call(ast.Name("all", ast.Load()), [ast.GeneratorExp(test, [*clause.loops])], [])
+    holds = ast.BoolOp(ast.And(), [*clause.guards]) if len(clause.guards) > 1 else next(iter(clause.guards), None)
+    return test if holds is None else ast.IfExp(holds, test, ast.Constant(value=True))
 
 
-class _ConjunctToParametersRewriter(ast.NodeTransformer):
+class _TestToParametersRewriter(ast.NodeTransformer):
     """AST transformer that names replicas and the shared state as parameters."""
 
     def __init__(self, state: str, roles: dict[str, str]) -> None:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.calls.handlers import HandlerCaller
-from kraftcheck.explorer.calls.inspection import tracks_state_reads
+from kraftcheck.explorer.calls.inspection import split_property, tracks_state_reads
 from kraftcheck.explorer.calls.proxies import StateProxy
 from kraftcheck.explorer.result import Behaviour, SearchMonitor, SearchRequest, least_transition, step_of_transition
 from kraftcheck.explorer.tables.kernel.codes import MOST_PROPERTIES
@@ -54,6 +54,9 @@ def partition_properties(options: SearchRequest) -> PropertyPartition:
     about_states = [p for p in options.properties if not p.over_steps]
     room = MOST_PROPERTIES - 1  # bits of a mask; Python evaluates the properties beyond these
     constraints = [c for c in options.constraints if non_local_reason(c) is None][:room]
+    parts = [part for p in about_states for part in (split_property(p) if tracks_state_reads(p) else [p])]
+    if len(parts) + len(constraints) <= room:
+        about_states = parts
     local = [p for p in about_states if non_local_reason(p) is None and p.asks != ("message",)][
         : room - len(constraints)
     ]

@@ -558,6 +558,7 @@ class Property:
     given: tuple[str, ...] = ()  # names of parameters that a formula binds
     fixed: tuple[tuple[str, Value], ...] = ()  # the bound values, by name
     refined: Any = None  # of a refinement: the abstract protocol, a class
+    whole: Any = None  # of a part of a property over states: that property
 
     @cached_property
     def key(self) -> tuple[Any, ...]:

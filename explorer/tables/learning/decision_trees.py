@@ -240,6 +240,8 @@ class ReadLog:
             given[name] = self._local(prop, role, local)
             if not isinstance(given[name], prop.kinds(name)):
                 return True
+        if prop.whole is not None:
+            return calls.holds(prop, given, lambda: {"state": self._interner.decode_control_row(self._control)})
         if not self.by_field or not self._interner.shared.sets.elements:
             return calls.holds(prop, given)
         roles = (("before", me), ("me", me), ("after", peer), ("peer", peer))

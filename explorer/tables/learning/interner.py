@@ -294,10 +294,17 @@ class Interner:
         """Return the state of a row."""
         return State(*map(self.decoder(row), field_names(State)))
 
+    def decode_control_row(self, control: list[int]) -> State:
+        """Return the state of a control row, given by its columns, with empty inboxes."""
+        return State(*map(self._decoder_of_parts(control, []), field_names(State)))
+
     def decoder(self, row: Any) -> Callable[[str], Value]:
         """Return a function that decodes one part of a row's state, a field of `State`."""
-        base = self.base
         (control,), (contents,) = (part.tolist() for part in self.parts_of(np.asarray(row)[None]))
+        return self._decoder_of_parts(control, contents)
+
+    def _decoder_of_parts(self, control: list[int], contents: list[int]) -> Callable[[str], Value]:
+        base = self.base
         known = len(contents)  # a row is shorter if a replica appeared after it
 
         def read(name: str) -> Value:

@@ -126,7 +126,8 @@ class Learner:
     def properties_in(self, mask: int, *, over_steps: bool) -> list[Property]:
         """Return the state or step properties in a mask."""
         properties = self.step_properties if over_steps else self.state_properties
-        return [prop for bit, prop in enumerate(properties) if mask >> bit & 1]
+        found = [prop.whole or prop for bit, prop in enumerate(properties) if mask >> bit & 1]
+        return [prop for number, prop in enumerate(found) if prop not in found[:number]]
 
     def resolve(
         self, workers: Sequence[WorkerArrays], fill_tables: MissResolver | None = None, *, evaluates: bool = False
