@@ -85,10 +85,11 @@ def split_property(prop: Property) -> list[Property]:
     """Return the parts of a property over one state, which holds where all of them hold."""
     is_plain = not (prop.opposite or prop.given or prop.fixed or prop.only)
     definition = unchanged_definition(prop.function) if prop.asks == ("state",) and is_plain else None
-    groups: dict[tuple[str, ...], list[ast.expr]] = {}
+    groups, parts = dict[tuple[str, ...], list[ast.expr]](), list[StatePart]()
     with suppress(NoClausesError):
-        for part in () if definition is None else _StatePartFinder(prop.function, definition).parts():
-            groups.setdefault(part.asks, []).append(part.test)
+        parts = [] if definition is None else list(_StatePartFinder(prop.function, definition).parts())
+    for part in parts:
+        groups.setdefault(part.asks, []).append(part.test)
     if definition is None or groups.keys() <= {("state",)}:
         return [property_with_tracked_reads(prop)]
     return [_property_of_tests(prop, definition, asks, tests) for asks, tests in groups.items()]
@@ -239,7 +240,7 @@ def _clauses_of_statements(body: list[ast.stmt], path: _Clause) -> Iterator[_Cla
                 path = _path_after_branch(statement, path)
             case ast.Assign([ast.Name(name)], value) if _is_repeatable(value):
                 rest = [_Substitution({name: value}).visit(deepcopy(one)) for one in body[number + 1 :]]
-                if name in _loaded_names(value) or not _loaded_names(value).isdisjoint(_stored_names(rest)):
+                if not {name, *_loaded_names(value)}.isdisjoint(_stored_names(rest)):
                     raise NoClausesError("a variable changes")
                 yield from _clauses_of_statements(rest, path)
                 return

@@ -213,6 +213,39 @@ def test_random_loops_agree_with_the_reference(examples: int, tmp_path: Path, mo
 @pytest.mark.parametrize(
     "invariant",
     [
+        "for r in state.replicas.values(): pass\nreturn r.done < 2",
+        "for r in state.replicas.values():\n    last = r\nreturn last.done < 2",
+        "most = 0\nfor r in state.replicas.values(): most = max(most, r.done)\nreturn most < 2",
+        "most = state.shared.time\nmost = most + 1\nreturn all(r.done < most + 1 for r in state.replicas.values())",
+        "if state.shared.time:\n    most = 1\nelse:\n    most = 2\n"
+        "return all(r.done <= most for r in state.replicas.values())",
+        "seen = set()\nfor r in state.replicas.values():\n    if r.limit in seen: return False\n"
+        "    if r.limit is not None: seen.add(r.limit)\nreturn True",
+        "them = (r for r in state.replicas.values() if r.done)\n"
+        "return not any(r.done > 2 for r in them) and not any(r.done for r in them)",
+        "r = state.shared\nreturn all(r.done < 2 + state.shared.time for r in state.replicas.values()) or r.time > 0",
+        "for r in state.replicas.values():\n    if any(r.done > 1 for r in state.replicas.values()): return False\n"
+        "return True",
+        "for r in state.replicas.values():\n    if r.done > 1: break\nelse:\n    return True\nreturn False",
+        "for r in state.replicas.values():\n    if r.done > 1: return state.shared.time > 0\nreturn True",
+        "for r in state.replicas.values():\n    for r in state.replicas.values():\n"
+        "        if r.done > 1: return False\nreturn True",
+        "for r in state.replicas.values():\n    if r.done > 0:\n        if r.limit is None: continue\n"
+        "    if r.done > 1: return False\nreturn True",
+        "return len({r.done for r in state.replicas.values() if r.limit is None for r in [r, r]}) <= 1",
+        "return sum(r.done for r in state.replicas.values()) <= 1",
+        "return state.shared.last or all(r.done < 2 for r in state.replicas.values())",
+    ],
+)
+def test_loops_of_any_kind_agree_with_the_reference(invariant: str, tmp_path: Path) -> None:
+    file, body = tmp_path / "workers.py", invariant.replace("\n", f"\n{' ' * 8}")
+    file.write_text(MODEL.replace("{constraint}", "True").replace("return {invariant}", body))
+    assert told(file, "tables") == told(file, "reference")
+
+
+@pytest.mark.parametrize(
+    "invariant",
+    [
         "return all(r.done < 3 for r in state.replicas.values())",
         "for r in state.replicas.values():\n            if r.done > 2: return False\n        return True",
     ],
