@@ -42,6 +42,8 @@ MOST_PIECES = 64  # of an action
 _REFUSED_IN_LOOPS = {ast.NamedExpr, ast.Lambda}
 BUILTINS_IN_CLAUSES = {"all", "any", "bool", "isinstance", "len", "sum"}
 COPYING_FUNCTIONS = {"frozenset": frozenset, "list": list, "ordered": ordered, "set": set, "tuple": tuple}
+_LEAVING_STATEMENTS = (ast.Return, ast.Continue)
+_MUTABLE_VALUES = (ast.Call, ast.Dict, ast.DictComp, ast.List, ast.ListComp, ast.Set, ast.SetComp)
 _REPEATABLE_CALLS = {*COPYING_FUNCTIONS, *BUILTINS_IN_CLAUSES, "get", "items", "keys", "max", "min", "values"}
 
 
@@ -83,7 +85,7 @@ def property_with_tracked_reads(prop: Property) -> Property:
 
 def split_property(prop: Property) -> list[Property]:
     """Return the parts of a property over one state, which holds where all of them hold."""
-    is_plain = not (prop.opposite or prop.given or prop.fixed or prop.only)
+    is_plain = not any((prop.opposite, prop.given, prop.fixed, prop.only is not None))
     definition = unchanged_definition(prop.function) if prop.asks == ("state",) and is_plain else None
     groups, parts = dict[tuple[str, ...], list[ast.expr]](), list[StatePart]()
     with suppress(NoClausesError):
@@ -165,6 +167,7 @@ def _negated(test: ast.expr) -> ast.expr:
 
 def _clauses_of_test(test: ast.expr, path: _Clause) -> Iterator[_Clause]:
     """Yield the clauses of a test that is evaluated on a path: inside of loops and under guards."""
+    quantified = _parse_universal_quantifier(test)
     match test:
         case ast.BoolOp(ast.And(), values):
             for value in values:
@@ -176,39 +179,52 @@ def _clauses_of_test(test: ast.expr, path: _Clause) -> Iterator[_Clause]:
         case ast.IfExp(condition, then, otherwise):
             yield from _clauses_of_test(then, path.guarded(condition))
             yield from _clauses_of_test(otherwise, path.guarded(_negated(condition)))
-        case ast.Call(ast.Name("all"), [ast.GeneratorExp(element, loops) | ast.ListComp(element, loops)], []):
-            yield from _clauses_of_elements(element, loops, path)
-        case ast.UnaryOp(ast.Not(), ast.Call(ast.Name("any"), [ast.GeneratorExp(element, loops)], [])):
-            yield from _clauses_of_elements(_negated(element), loops, path)
-        case ast.Compare(ast.Call(ast.Name("len" | "sum"), [made], []), [bound], [ast.Constant(most)]):
-            at_most_one = (isinstance(bound, ast.LtE) and most == 1) or (isinstance(bound, ast.Lt) and most == 2)
-            yield (_clause_of_pairs(made, path) if at_most_one else None) or path._replace(test=test)
+        case _ if quantified is not None:
+            for loop in quantified[1]:
+                path = path.within(loop.target, loop.iter, loop.ifs)
+            yield from _clauses_of_test(quantified[0], path)
         case _:
-            yield path._replace(test=test)
+            yield _clause_of_pairs(test, path) or path._replace(test=test)
 
 
-def _clauses_of_elements(element: ast.expr, loops: list[ast.comprehension], path: _Clause) -> Iterator[_Clause]:
-    for loop in loops:
-        path = path.within(loop.target, loop.iter, loop.ifs)
-    yield from _clauses_of_test(element, path)
+def _parse_universal_quantifier(test: ast.expr) -> tuple[ast.expr, list[ast.comprehension]] | None:
+    """Return the element and the loops of `all(...)` or `not any(...)`; None for another test."""
+    match test:
+        case ast.Call(ast.Name("all"), [ast.GeneratorExp(element, loops) | ast.ListComp(element, loops)], []):
+            return element, loops
+        case ast.UnaryOp(ast.Not(), ast.Call(ast.Name("any"), [ast.GeneratorExp(element, loops)], [])):
+            return _negated(element), loops
+    return None
 
 
-def _clause_of_pairs(made: ast.expr, path: _Clause) -> _Clause | None:
-    """Return the clause that a set has at most one element, or that one replica at most passes a test; or None."""
-    match made:
-        case ast.SetComp(element, [ast.comprehension(ast.Name(name), elements, ifs, 0) as loop]):
+def _clause_of_pairs(test: ast.expr, path: _Clause) -> _Clause | None:
+    """Return the clause of a test that a set has at most one element, or that one replica at most passes; or None."""
+    match test:
+        case ast.Compare(ast.Call(ast.Name("len" | "sum"), [made], []), [ast.LtE()], [ast.Constant(1)]):
             pass
-        case ast.ListComp(_, [ast.comprehension(ast.Name(name), elements, ifs, 0) as loop]) | ast.GeneratorExp(
-            ast.Constant(1), [ast.comprehension(ast.Name(name), elements, ifs, 0) as loop]
-        ) if ast.unparse(elements).endswith(".replicas.values()"):
-            element = ast.Attribute(ast.Name(name, ast.Load()), "id", ast.Load())
+        case ast.Compare(ast.Call(ast.Name("len" | "sum"), [made], []), [ast.Lt()], [ast.Constant(2)]):
+            pass
         case _:
             return None
-    other = _Substitution({name: ast.Name(f"other {name}", ast.Load())})
-    others = [other.visit(deepcopy(one)) for one in (element, *ifs)]
-    path = path.within(loop.target, elements, ifs)
-    path = path.within(ast.Name(f"other {name}", ast.Store()), elements, others[1:])
-    return path._replace(test=ast.Compare(element, [ast.Eq()], others[:1]))
+    match made:
+        case ast.SetComp(element, [ast.comprehension(ast.Name(name), elements, ifs)]):
+            return _clause_of_equal_elements(name, elements, element, ifs, path)
+        case ast.ListComp(_, [loop]) | ast.GeneratorExp(ast.Constant(1), [loop]) if isinstance(loop.target, ast.Name):
+            is_of_replicas = ast.unparse(loop.iter).endswith(".replicas.values()")
+            key = ast.Attribute(ast.Name(loop.target.id, ast.Load()), "id", ast.Load())
+            return _clause_of_equal_elements(loop.target.id, loop.iter, key, loop.ifs, path) if is_of_replicas else None
+    return None
+
+
+def _clause_of_equal_elements(
+    name: str, elements: ast.expr, value: ast.expr, ifs: list[ast.expr], path: _Clause
+) -> _Clause:
+    """Return the clause that a value is equal for any two elements that pass some tests."""
+    second = f"other {name}"
+    others = [_Substitution({name: ast.Name(second, ast.Load())}).visit(deepcopy(one)) for one in (value, *ifs)]
+    path = path.within(ast.Name(name, ast.Store()), elements, ifs)
+    path = path.within(ast.Name(second, ast.Store()), elements, others[1:])
+    return path._replace(test=ast.Compare(value, [ast.Eq()], others[:1]))
 
 
 def _is_bool(test: ast.expr) -> bool:
@@ -225,29 +241,28 @@ def _clauses_of_statements(body: list[ast.stmt], path: _Clause) -> Iterator[_Cla
     """Yield the clauses of statements that return False if a test fails."""
     for number, statement in enumerate(body):
         match statement:
-            case ast.Return(ast.expr() as value):
-                if path.loops and not _is_false(value):
-                    raise NoClausesError("a loop ends with another value than False")
-                yield from _clauses_of_test(value, path)
+            case ast.Return():
+                yield from _clauses_of_return(statement.value, path)
                 return
             case ast.Continue():
                 return
+            case ast.Assign([ast.Name(name)], value) if _is_repeatable(value):
+                yield from _clauses_of_statements(_with_value(name, value, body[number + 1 :]), path)
+                return
+            case ast.If():
+                yield from _clauses_of_statements(statement.body, path.guarded(statement.test))
+                yield from _clauses_of_statements(statement.orelse, path.guarded(_negated(statement.test)))
+                path = _path_after_branch(statement, path)
             case ast.For(target, elements, inner, []):
                 yield from _clauses_of_statements(inner, path.within(target, elements))
-            case ast.If(test, then, otherwise):
-                yield from _clauses_of_statements(then, path.guarded(test))
-                yield from _clauses_of_statements(otherwise, path.guarded(_negated(test)))
-                path = _path_after_branch(statement, path)
-            case ast.Assign([ast.Name(name)], value) if _is_repeatable(value):
-                rest = [_Substitution({name: value}).visit(deepcopy(one)) for one in body[number + 1 :]]
-                if not {name, *_loaded_names(value)}.isdisjoint(_stored_names(rest)):
-                    raise NoClausesError("a variable changes")
-                yield from _clauses_of_statements(rest, path)
-                return
-            case ast.Pass() | ast.Expr(ast.Constant()):
-                pass
-            case _:
+            case _ if not isinstance(statement, ast.Pass) and _without_docstring([statement]):
                 raise NoClausesError("a statement of another kind")
+
+
+def _clauses_of_return(value: ast.expr | None, path: _Clause) -> Iterator[_Clause]:
+    if value is None or (path.loops and not _is_false(value)):
+        raise NoClausesError("a loop ends with another value than False")
+    yield from _clauses_of_test(value, path)
 
 
 def _path_after_branch(branch: ast.If, path: _Clause) -> _Clause:
@@ -266,32 +281,45 @@ def _leaves(body: list[ast.stmt]) -> bool:
     last = body[-1] if body else None
     if isinstance(last, ast.If):
         return _leaves(last.body) and _leaves(last.orelse)
-    return isinstance(last, ast.Return | ast.Continue)
+    return isinstance(last, _LEAVING_STATEMENTS)
 
 
 def _may_leave(body: list[ast.stmt]) -> bool:
     """Whether statements may return another value than False, or go on with the next element of a loop."""
-    for one in body:
-        match one:
-            case ast.If(_, then, otherwise) if _may_leave(then) or _may_leave(otherwise):
-                return True
-            case ast.Continue():
-                return True
-            case ast.Return(value) if value is None or not _is_false(value):
-                return True
-    return False
+    ends = [one.value if isinstance(one, ast.Return) else None for one in body if isinstance(one, _LEAVING_STATEMENTS)]
+    branches = (one for one in body if isinstance(one, ast.If))
+    return not all(map(_is_false, ends)) or any(_may_leave([*one.body, *one.orelse]) for one in branches)
 
 
-def _is_false(value: ast.expr) -> bool:
+def _is_false(value: ast.expr | None) -> bool:
     return isinstance(value, ast.Constant) and value.value is False
+
+
+def _with_value(name: str, value: ast.expr, statements: list[ast.stmt]) -> list[ast.stmt]:
+    """Return statements with the value of a variable in its place."""
+    changed = {name} & _names_perhaps_changed(statements) if isinstance(value, _MUTABLE_VALUES) else set[str]()
+    if changed or not {name, *_loaded_names(value)}.isdisjoint(_stored_names(statements)):
+        raise NoClausesError("a variable may change")
+    return [_Substitution({name: value}).visit(deepcopy(one)) for one in statements]
+
+
+def _names_perhaps_changed(statements: list[ast.stmt]) -> set[str]:
+    """Return the variables whose methods are called, or that other functions than those of Python get."""
+    found = set[str]()
+    for node in chain(*map(ast.walk, statements)):
+        match node:
+            case ast.Attribute(ast.Name(owner)):
+                found.add(owner)
+            case ast.Call(function, arguments) if ast.unparse(function) not in _REPEATABLE_CALLS:
+                found.update(*map(_loaded_names, arguments))
+    return found
 
 
 def _is_repeatable(value: ast.expr) -> bool:
     """Whether an expression may be evaluated again in place of its variable; iterators may be read only once."""
     calls = nodes_of_type(value, ast.Call)
     names = [call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func) for call in calls]
-    is_mutable_or_iterator = isinstance(value, ast.GeneratorExp | ast.List | ast.Dict | ast.Set)
-    return not is_mutable_or_iterator and _REPEATABLE_CALLS.issuperset(names)
+    return not isinstance(value, ast.GeneratorExp) and _REPEATABLE_CALLS.issuperset(names)
 
 
 class _Substitution(ast.NodeTransformer):

@@ -51,12 +51,9 @@ class PropertyPartition(NamedTuple):
 
 def partition_properties(options: SearchRequest) -> PropertyPartition:
     """Partition the properties and constraints of a search."""
-    about_states = [p for p in options.properties if not p.over_steps]
     room = MOST_PROPERTIES - 1  # bits of a mask; Python evaluates the properties beyond these
     constraints = [c for c in options.constraints if non_local_reason(c) is None][:room]
-    parts = [part for p in about_states for part in (split_property(p) if tracks_state_reads(p) else [p])]
-    if len(parts) + len(constraints) <= room:
-        about_states = parts
+    about_states = _parts_of_properties(options.properties, room - len(constraints))
     local = [p for p in about_states if non_local_reason(p) is None and p.asks != ("message",)][
         : room - len(constraints)
     ]
@@ -68,6 +65,13 @@ def partition_properties(options: SearchRequest) -> PropertyPartition:
         tuple(p for p in about_states if p not in local and p not in messages),
         tuple(c for c in options.constraints if c not in constraints),
     )
+
+
+def _parts_of_properties(properties: Iterable[Property], room: int) -> list[Property]:
+    """Return the properties of states, those of whole states in parts if there is room for all."""
+    whole = [p for p in properties if not p.over_steps]
+    parts = [part for p in whole for part in (split_property(p) if tracks_state_reads(p) else [p])]
+    return parts if len(parts) <= room else whole
 
 
 def non_local_reason(prop: Property) -> str | None:

@@ -119,9 +119,7 @@ def property_bindings(prop: Property, replicas: Sequence[Any], messages: Sequenc
 
 def evaluate_property(protocol: Protocol, prop: Property, arguments: Mapping[str, Value]) -> bool:
     """Return whether a property is true of the given arguments."""
-    function, cause = prop.function, None
-    if prop.whole is None:
-        function = protocol.probes.get(prop.name, function)
+    function, cause = protocol.probes.get("" if prop.whole else prop.name, prop.function), None
     try:
         result = function(protocol, *_read_tracked_arguments(protocol, prop, arguments), **dict(prop.fixed))
     except (Exception, SystemExit) as error:

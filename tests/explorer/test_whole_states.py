@@ -221,6 +221,7 @@ def test_random_loops_agree_with_the_reference(examples: int, tmp_path: Path, mo
         "return all(r.done <= most for r in state.replicas.values())",
         "seen = set()\nfor r in state.replicas.values():\n    if r.limit in seen: return False\n"
         "    if r.limit is not None: seen.add(r.limit)\nreturn True",
+        "seen = set()\nreturn not any(r.done in seen or seen.add(r.done) for r in state.replicas.values())",
         "them = (r for r in state.replicas.values() if r.done)\n"
         "return not any(r.done > 2 for r in them) and not any(r.done for r in them)",
         "r = state.shared\nreturn all(r.done < 2 + state.shared.time for r in state.replicas.values()) or r.time > 0",
