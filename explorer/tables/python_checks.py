@@ -16,7 +16,7 @@ of the abstract protocol are computed once for each abstract state.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
