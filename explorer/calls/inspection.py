@@ -40,6 +40,7 @@ REPLICA_PARAMETERS = ("me", "peer")
 MOST_REPLICA_PARAMETERS = len(REPLICA_PARAMETERS)
 MOST_PIECES = 64  # of an action
 _REFUSED_IN_LOOPS = {ast.NamedExpr, ast.Lambda}
+UNREAD_NAME = "_"
 BUILTINS_IN_CLAUSES = {"all", "any", "bool", "isinstance", "len", "sum"}
 COPYING_FUNCTIONS = {"frozenset": frozenset, "list": list, "ordered": ordered, "set": set, "tuple": tuple}
 _LEAVING_STATEMENTS = (ast.Return, ast.Continue)
@@ -149,8 +150,8 @@ class _Clause(NamedTuple):
 
     def within(self, target: ast.expr, elements: ast.expr, guards: Iterable[ast.expr] = ()) -> _Clause:
         """Return the clause with one more loop inside of the others."""
-        parts = (*self.guards, *self.loops)
-        if not _stored_names([target]).isdisjoint(chain(_stored_names(parts), *map(_loaded_names, parts))):
+        parts, bound = (*self.guards, *self.loops), _stored_names([target]) - {UNREAD_NAME}
+        if not bound.isdisjoint(chain(_stored_names(parts), *map(_loaded_names, parts))):
             raise NoClausesError("a loop reuses a variable")
         return self._replace(loops=(*self.loops, ast.comprehension(target, elements, [*guards], 0)))
 
@@ -349,7 +350,8 @@ class _StatePartFinder:
     def __init__(self, function: Any, definition: ast.FunctionDef) -> None:
         self._definition, self._state = definition, definition.args.args[-1].arg
         self._copying = {name for name, one in COPYING_FUNCTIONS.items() if function.__globals__.get(name, one) is one}
-        if not BUILTINS_IN_CLAUSES.isdisjoint(function.__globals__) or nodes_of_type(definition, ast.NamedExpr):
+        changed = not BUILTINS_IN_CLAUSES.isdisjoint(function.__globals__) or UNREAD_NAME in _loaded_names(definition)
+        if changed or nodes_of_type(definition, ast.NamedExpr):
             raise NoClausesError("a name may mean something else")
 
     def parts(self) -> Iterator[StatePart]:

@@ -234,6 +234,10 @@ def test_random_loops_agree_with_the_reference(examples: int, tmp_path: Path, mo
         "for r in state.replicas.values():\n    if r.done > 0:\n        if r.limit is None: continue\n"
         "    if r.done > 1: return False\nreturn True",
         "return len({r.done for r in state.replicas.values() if r.limit is None for r in [r, r]}) <= 1",
+        "for _, r in state.replicas.items():\n    for _, a in state.replicas.items():\n"
+        "        if r.done > a.done + 1: return False\nreturn True",
+        "for _, r in state.replicas.items():\n    for a, _ in state.replicas.items():\n"
+        "        if r.done > 1 and a != _.id: return False\n    if _.done > 1: return False\nreturn True",
         "return sum(r.done for r in state.replicas.values()) <= 1",
         "return state.shared.last or all(r.done < 2 for r in state.replicas.values())",
     ],
