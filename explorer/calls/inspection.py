@@ -1,8 +1,9 @@
-"""Inspection of what methods read: parts of constraints over whole states, and uses of the type of a record.
+"""Inspection of what methods read: parts of properties over whole states, and uses of the type of a record.
 
-The constraint `all(r.count < 3 for r in state.replicas.values()) and state.shared.epoch < 5` has a part for each
-replica and a part for the shared state. The tables decide each part once for each local state. A part that raises an
-error or returns no bool asks for a search with the whole constraint, since an earlier conjunct may guard it.
+The property `all(r.count < 3 for r in state.replicas.values()) and state.shared.epoch < 5` has a part for each replica
+and a part for the shared state. So has one that returns False in a loop. The tables decide each part once for each
+local state. A part that raises an error or returns no bool asks for a search with the whole property, since an earlier
+conjunct may guard it.
 
 A proxy answers `type(peer) is Server` and `peer is me` differently from a record, and `frozenset.union(votes)` with an
 error. So methods that inspect types, compare records by identity or catch errors are found beforehand.
