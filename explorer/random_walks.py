@@ -33,8 +33,8 @@ from kraftcheck.explorer.tables.kernel.depth_first import (
     STATE_BITS,
     STEP_BITS,
     WalkArrays,
-    advance_walks,
     draw_walk_seeds_and_starts,
+    extend_random_walks,
 )
 from kraftcheck.explorer.tables.learning.fingerprints import Fingerprints
 from kraftcheck.explorer.tables.rows import Rows
@@ -254,7 +254,7 @@ class RandomWalks:
     def _run_walks(self, walks: WalkBatch, bounds: list[int], number: int) -> None:
         worker, (first, last) = self.expander.pool[number], bounds[number : number + 2]
         turn = 1 if self._one_by_one else max(1, STEPS_A_WORKER_A_TURN // max(1, last - first))
-        advance_walks(self.learner.tables, worker, walks, self._fingerprints, first, last, turn)
+        extend_random_walks(self.learner.tables, worker, walks, self._fingerprints, first, last, turn)
 
     def _accept_or_refuse(self, walks: WalkBatch, w: int) -> None:
         """Undo a walk's last step if it breaks a non-local constraint; the walk then chooses another."""

@@ -166,15 +166,15 @@ def copy_modules(spec: Path, folder: Path) -> Path:
     name = spec.name.removesuffix(".gz")
     if not name.endswith(".tla"):
         raise InputError(f"{spec}: expected a TLA+ module, a file that ends in .tla")
-    (folder / name).write_bytes(read_unpacked_bytes(spec))
+    (folder / name).write_bytes(read_unpacked_module(spec))
     for beside in sorted(spec.parent.iterdir()):
         other = folder / beside.name.removesuffix(".gz")
         if other.name.endswith(".tla") and not other.exists() and beside.is_file():
-            other.write_bytes(read_unpacked_bytes(beside))
+            other.write_bytes(read_unpacked_module(beside))
     return folder / name
 
 
-def read_unpacked_bytes(path: Path) -> bytes:
+def read_unpacked_module(path: Path) -> bytes:
     """Return the content of a file, unpacked if it is gzipped."""
     try:
         with open_unpacked(path) as stream:

@@ -180,7 +180,7 @@ class PythonCallStub:
         called: Any = MethodType(function, program.protocol) if is_method else function
         self._yields = inspect.isgeneratorfunction(function)
         if self._yields:
-            called = partial(_call_and_collect, called)
+            called = partial(_tuple_of_yielded_values, called)
         self._number, self._count = program.asked_function(called, is_consumed=False), len(parameters) - is_method
         self.lines = [function.__code__.co_firstlineno] * (self._count + 6 + self._yields)
 
@@ -203,7 +203,7 @@ def _has_mutable_argument(arguments: list[Any]) -> bool:
     return False
 
 
-def _call_and_collect(function: Callable[..., Iterable[Any]], *arguments: Any) -> tuple[Any, ...]:
+def _tuple_of_yielded_values(function: Callable[..., Iterable[Any]], *arguments: Any) -> tuple[Any, ...]:
     return tuple(function(*arguments))
 
 

@@ -43,7 +43,7 @@ MOST_CACHED_NODES, MOST_CACHED_KEYS = 1 << 16, 1 << 12
 """Encoded nodes, and key sets of maps, before their caches are emptied."""
 
 
-class UninhabitedType:
+class UnsupportedTypePlaceholder:
     """The type of no value."""
 
 
@@ -277,7 +277,7 @@ class ValueHeap:
         try:
             return self.type_of(kind)
         except UntranslatableError:
-            return self._types.setdefault(kind, self.type_of(UninhabitedType))
+            return self._types.setdefault(kind, self.type_of(UnsupportedTypePlaceholder))
 
     def _row(self, kind: Any) -> tuple[int, int, int]:
         origin, arguments = get_origin(kind), get_args(kind)

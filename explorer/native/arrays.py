@@ -120,7 +120,7 @@ class _GroupAttributeTemplate(_NumbaAttributeTemplate):  # type: ignore[misc]
 
 
 @_numba_lower_attribute(ArrayGroupType)  # type: ignore[untyped-decorator]
-def _generate_array_read(context: Any, builder: Any, kind: Any, directory: Any, name: str) -> Any:
+def _generate_read_of_group_attribute(context: Any, builder: Any, kind: Any, directory: Any, name: str) -> Any:
     """Generate code that reads the array `name` of a group from the group's directory of addresses and shapes."""
     declared = kind.declaring.declared[name]
 

@@ -119,7 +119,7 @@ def _compile_entry(function: Callable[..., Any], folder: str) -> Any:
     before = numba_config.CACHE_DIR
     numba_config.CACHE_DIR = folder
     try:
-        entry = _numba_jit(cache=True, nogil=True, pipeline_class=_EntryCompiler)(function)
+        entry = _numba_jit(cache=True, nogil=True, pipeline_class=_EntryPassPipeline)(function)
         entry._cache = _KernelCache(function)
     finally:
         numba_config.CACHE_DIR = before
@@ -178,7 +178,7 @@ class _CalleeLowering(_NumbaLowering):  # type: ignore[misc]
         return True
 
 
-class _EntryCompiler(_NumbaCompiler):  # type: ignore[misc]
+class _EntryPassPipeline(_NumbaCompiler):  # type: ignore[misc]
     """Numba's compiler without the passes for closures, comprehensions and array expressions, which kernels lack."""
 
     lowering = _NumbaLowering
@@ -191,7 +191,7 @@ class _EntryCompiler(_NumbaCompiler):  # type: ignore[misc]
         return [pipeline]
 
 
-class _CalleeCompiler(_EntryCompiler):
+class _CalleeCompiler(_EntryPassPipeline):
     """Numba's compiler for functions called by compiled code: it stops at LLVM code that the callers link."""
 
     lowering = _CalleeLowering

@@ -58,7 +58,7 @@ class LeaderSummary(Record):
 LeaderSummaries = Map[ModelValue, LeaderSummary | Nil]
 
 
-def leader_summaries(office: LeaderSummaries) -> list[LeaderSummary]:
+def summaries_of_leaders(office: LeaderSummaries) -> list[LeaderSummary]:
     return [one for one in office.values() if isinstance(one, LeaderSummary)]
 
 
@@ -320,18 +320,18 @@ class QuorumLiveness(QuorumBase):
     @reachable(reads=office)
     def somebody_can_lead(self, office: LeaderSummaries, spent: Map[str, int]) -> bool:
         """A leader can be elected (KIP-595, "Leader Election and Discovery"), unless MaxElections is exhausted."""
-        return bool(leader_summaries(office)) or spent["elections"] == self.elections
+        return bool(summaries_of_leaders(office)) or spent["elections"] == self.elections
 
     @reachable(reads=office)
     def somebody_can_commit(self, office: LeaderSummaries, spent: Map[str, int]) -> bool:
         """A leader can commit its whole log (KIP-595), unless no leader is left and MaxElections is exhausted."""
-        found = leader_summaries(office)
+        found = summaries_of_leaders(office)
         return any(one.committed for one in found) if found else spent["elections"] == self.elections
 
     @reachable(reads=office, without=["FetchTimeout"])
     def fetches_commit(self, office: LeaderSummaries) -> bool:
         """A leader can commit its whole log without any fetch timeout (KIP-595, "Fetch")."""
-        return any(one.committed for one in leader_summaries(office))
+        return any(one.committed for one in summaries_of_leaders(office))
 
     @projection
     def voter_count(self, me: Replica | Admin) -> int:
@@ -341,12 +341,14 @@ class QuorumLiveness(QuorumBase):
     @reachable(reads=(office, voter_count))
     def lost_disks_block_nobody(self, office: LeaderSummaries, voter_count: Map[ModelValue, int]) -> bool:
         """A leader can commit with two lost disks still among the voters (KIP-853, "Disk failure recovery")."""
-        return max(voter_count.values()) < len(self.hosts) + 2 or any(one.committed for one in leader_summaries(office))
+        return max(voter_count.values()) < len(self.hosts) + 2 or any(
+            one.committed for one in summaries_of_leaders(office)
+        )
 
     @reachable(reads=office)
     def observers_find_the_leader(self, me: Replica, office: LeaderSummaries) -> bool:
         """An observer can come to follow the leader of the newest epoch (KIP-595, "Observers"; KIP-853)."""
-        newest = max((one.epoch for one in leader_summaries(office)), default=0)
+        newest = max((one.epoch for one in summaries_of_leaders(office)), default=0)
         if self.is_voter(me) or not newest:
             return True
         found = next((one for host, one in office.items() if host == me.leader), Nil.NIL)

@@ -523,7 +523,7 @@ class RecoveryContracts(RecoveryBase):
         If the leader lacks its last epoch, it asks again; after an error it keeps its log. KIP-279; KIP-704, Clients
         ("the replicas will handle this error by backing off").
         """
-        if not _awaits_response_of_leader(before, message.leader_epoch):
+        if not _awaits_leader_in_epoch(before, message.leader_epoch):
             return step == consume(before)
         if message.error is not Error.NONE or before.truncated:
             return step == consume(before.but(fetching=False))
@@ -552,7 +552,7 @@ class RecoveryContracts(RecoveryBase):
     @step_invariant
     def followers_append_what_they_asked_for(self, before: Broker, message: ReplicaFetchResponse, step: Step) -> bool:
         """A follower appends exactly the entries after its log end; after an error it retries. KIP-704, Clients."""
-        if not _awaits_response_of_leader(before, message.leader_epoch):
+        if not _awaits_leader_in_epoch(before, message.leader_epoch):
             return step == consume(before)
         fits = message.error is Error.NONE and message.offset == len(before.log)
         log = before.log + message.entries if fits else before.log
@@ -575,7 +575,7 @@ def _skips_truncation_only_if_empty(before: Broker, after: Broker, step: Step) -
     return before.log == () and step == become(before.but(truncated=True))
 
 
-def _awaits_response_of_leader(broker: Broker, leader_epoch: int) -> bool:
+def _awaits_leader_in_epoch(broker: Broker, leader_epoch: int) -> bool:
     """Return whether a broker is a running follower in `leader_epoch` with a request to its leader pending."""
     follows = broker.running and broker.partition.leader not in (broker.id, Nil.NO_LEADER)
     return follows and broker.fetching and broker.partition.leader_epoch == leader_epoch

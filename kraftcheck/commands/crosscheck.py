@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.dump is None:
             from kraftcheck.traces import crosscheck as tlc
 
-            text = tlc.read_unpacked_bytes(Path(file)).decode() if shipped is None else shipped.text
+            text = tlc.read_unpacked_module(Path(file)).decode() if shipped is None else shipped.text
             outcome = crosscheck_spec(job, (file, text), arguments)
         else:
             outcome = crosscheck_dump(job, arguments)

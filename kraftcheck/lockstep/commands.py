@@ -159,14 +159,14 @@ def _repeat_begin_quorum_epoch(cluster: KafkaCluster, before: State, step: Trans
 
 
 def _add_voter(cluster: KafkaCluster, before: State, step: Transition) -> None:
-    asked = _added_or_removed_replica(before, step) or _find_replica_refused_with_same_error(
+    asked = _added_or_removed_replica(before, step) or _find_subject_refused_with_same_error(
         cluster, before, step, Operation.ADD_VOTER
     )
     cluster.do("add-voter", node=kafka_id(step.actor), voter=kafka_id(asked.id))
 
 
 def _remove_voter(cluster: KafkaCluster, before: State, step: Transition) -> None:
-    asked = _added_or_removed_replica(before, step) or _find_replica_refused_with_same_error(
+    asked = _added_or_removed_replica(before, step) or _find_subject_refused_with_same_error(
         cluster, before, step, Operation.REMOVE_VOTER
     )
     cluster.do("remove-voter", node=kafka_id(step.actor), voter=kafka_id(asked.id), directory=asked.directory)
@@ -193,7 +193,7 @@ def may_be_outcomes_of_same_request(cluster: KafkaCluster, before: State, step: 
         return True
     adds = step.action == "AddVoter"
     operation = Operation.ADD_VOTER if adds else Operation.REMOVE_VOTER
-    asked = _added_or_removed_replica(before, step) or _find_replica_refused_with_same_error(
+    asked = _added_or_removed_replica(before, step) or _find_subject_refused_with_same_error(
         cluster, before, step, operation
     )
     found = _added_or_removed_replica(before, other)
@@ -215,7 +215,7 @@ def _errors_in_admin_answers(before: State, step: Transition, operation: Operati
     return {answer.error for answer in answers if answer.source == step.actor}
 
 
-def _find_replica_refused_with_same_error(
+def _find_subject_refused_with_same_error(
     cluster: KafkaCluster, before: State, step: Transition, operation: Operation
 ) -> Key:
     """Return a replica whose addition or removal would be rejected with the step's error."""
@@ -284,6 +284,6 @@ def can_drive_action(action: str, has_message: bool) -> bool:
     return action in COMMAND_OF_ACTION or (has_message and action not in NOT_DRIVEN_REASONS)
 
 
-def command_of(step: Transition) -> CommandFunction:
+def command_function_of_step(step: Transition) -> CommandFunction:
     """Return the command that makes Kafka take a step."""
     return COMMAND_OF_ACTION.get(step.action, _deliver_message)

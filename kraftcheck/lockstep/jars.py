@@ -65,7 +65,7 @@ def jar_contains(jar: Path, name: str) -> bool:
         raise InputError(f"--kafka: {jar}: not a jar: {error}") from None
 
 
-def jdk_program(name: str) -> Path:
+def find_jdk_program(name: str) -> Path:
     """Return the path of a JDK program."""
     found, where = jdk_program_and_lookup_place(name)
     if found is None:
@@ -97,13 +97,13 @@ def build_driver(java: Path, jars: Sequence[Path], kafka: str) -> Path:
     target = make_trusted_cache_folder() / "driver" / digest.hexdigest()
     if not target.is_dir():
         require_new_java(java)
-        compiler = jdk_program("javac")
+        compiler = find_jdk_program("javac")
         require_new_java(compiler)
-        _require_kafka_jars(jars, kafka)
+        _require_one_client_and_one_test_kit_jar(jars, kafka)
         target.parent.mkdir(parents=True, exist_ok=True)
         new = target.with_name(f"{target.name}.{os.getpid()}.new")
         try:
-            _compile_driver(compiler, jars, kafka, new)
+            _compile_driver_jar(compiler, jars, kafka, new)
             new.rename(target)
         except OSError:
             if not target.is_dir():  # otherwise another process was first
@@ -115,7 +115,7 @@ def build_driver(java: Path, jars: Sequence[Path], kafka: str) -> Path:
     return target
 
 
-def _require_kafka_jars(jars: Sequence[Path], kafka: str) -> None:
+def _require_one_client_and_one_test_kit_jar(jars: Sequence[Path], kafka: str) -> None:
     """Require exactly one jar with Kafka's Raft client, and one with MockLog."""
     for wanted, what in (
         (CLIENT_CLASS, "kafka-raft"),
@@ -129,7 +129,7 @@ def _require_kafka_jars(jars: Sequence[Path], kafka: str) -> None:
             raise InputError(f"--kafka {kafka}: expected one jar of {what} there, found {names}; remove all but one")
 
 
-def _compile_driver(compiler: Path, jars: Sequence[Path], kafka: str, new: Path) -> None:
+def _compile_driver_jar(compiler: Path, jars: Sequence[Path], kafka: str, new: Path) -> None:
     """Compile the driver for these jars, into a jar: Java keeps no class archive for a folder."""
     sources = sorted(DRIVER_SOURCES.glob("common/*.java"))
     for held, (since, until) in DRIVER_SOURCES_BY_CLASS.items():
@@ -220,7 +220,7 @@ class Classpath(NamedTuple):
 
 def classpath(kafka: str, *, disk: bool = False) -> Classpath:
     """Return the class path that drives a version of Kafka."""
-    java = jdk_program("java")
+    java = find_jdk_program("java")
     jars = _jars_in_folder(Path(kafka)) if Path(kafka).is_dir() else _jars_by_maven(kafka)
     driver = build_driver(java, jars, kafka) / "driver.jar"
     if disk and not any(jar_contains(jar, RAFT_LOG_CLASS) for jar in jars):
@@ -319,7 +319,7 @@ def compile_jar(sources: Sequence[Path], jars: Sequence[Path], manifest: str = "
     if not target.is_file():
         target.parent.mkdir(exist_ok=True)
         classes = target.with_name(f"{target.name}.{os.getpid()}.classes")
-        compiler = jdk_program("javac")
+        compiler = find_jdk_program("javac")
         require_new_java(compiler)
         command = [str(compiler), "-nowarn", "-cp", os.pathsep.join(map(str, jars)), "-d", str(classes)]
         try:

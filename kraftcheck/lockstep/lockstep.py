@@ -35,7 +35,7 @@ from kraftcheck.lockstep.commands import (
     TIMER_ACTIONS,
     URGENT_TIMEOUTS_AFTER,
     can_drive_action,
-    command_of,
+    command_function_of_step,
     effect_identifies_request,
     may_be_outcomes_of_same_request,
 )
@@ -237,7 +237,7 @@ class Lockstep:
         """Make Kafka take a step; return its exception as text, and the stale answers that it dropped."""
         problem, lost = "", list[Record]()
         try:
-            command_of(step)(self.cluster, state, step)
+            command_function_of_step(step)(self.cluster, state, step)
         except KafkaThrew as threw:
             problem = f"{threw} ({threw.place})"
         try:

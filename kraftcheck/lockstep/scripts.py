@@ -107,15 +107,15 @@ def file_kind(path: Path) -> str:
 def require_playable_scenario_section(part: ScenarioSection, init: str, plain: Semantics, kafka: Semantics) -> None:
     """Check a scenario part by executing it on the model, or else on the model with Kafka's known differences."""
     try:
-        _require_playable_on(part, init, ScenarioPlayer(plain))
+        _play_scenario_section(part, init, ScenarioPlayer(plain))
     except InputError as error:
         try:
-            _require_playable_on(part, init, ScenarioPlayer(kafka))
+            _play_scenario_section(part, init, ScenarioPlayer(kafka))
         except InputError:
             raise error from None
 
 
-def _require_playable_on(part: ScenarioSection, init: str, stage: ScenarioPlayer) -> None:
+def _play_scenario_section(part: ScenarioSection, init: str, stage: ScenarioPlayer) -> None:
     with _prefix_errors_with_command(part, part.start):
         stage.begin(init, part.words.then)
     for command in part.commands:
@@ -190,7 +190,7 @@ def _prefix_errors_with_command(part: ScenarioSection, command: Command, beside:
 # Traces
 
 
-class TracedStep(NamedTuple):
+class NumberedStepChoice(NamedTuple):
     """A step of a trace."""
 
     number: int  # number of the target state
@@ -202,12 +202,12 @@ class Trace(NamedTuple):
 
     file: str  # the file it was read from
     init: str  # the start of its first state
-    steps: list[TracedStep]
+    steps: list[NumberedStepChoice]
 
 
 def read_traces_as_steps(path: Path, replayer: Replayer, init: str) -> list[Trace]:
     """Return the traces of a file, in any format that `replay` reads, as steps."""
-    found: dict[int, list[TracedStep]] = {}
+    found: dict[int, list[NumberedStepChoice]] = {}
 
     def watch(reached: ReplayedState) -> None:
         steps = found.setdefault(reached.index, [])
@@ -217,7 +217,7 @@ def read_traces_as_steps(path: Path, replayer: Replayer, init: str) -> list[Trac
         elif reached.transition is not None:
             offered = labelled_transitions(replayer.semantics.transitions(reached.before))
             steps.append(
-                TracedStep(reached.number, next(step for step, known in offered if known == reached.transition))
+                NumberedStepChoice(reached.number, next(step for step, known in offered if known == reached.transition))
             )
 
     replayer.watch = watch

@@ -161,7 +161,7 @@ def _direct_calls(
     names = {module.__name__ for module in modules}
     for name in _names_used_by(function.__code__):
         for called in map(_undecorated_function, _functions_named(name, function, protocol, modules)):
-            if called is not None and called.__module__ in names and _is_changeable(called):
+            if called is not None and called.__module__ in names and _is_mutable_function(called):
                 yield called
 
 
@@ -192,7 +192,7 @@ def _modules_imported_by(user: FunctionType, modules: list[ModuleType]) -> list[
     return [one for one in user.__globals__.values() if isinstance(one, ModuleType) and one in modules]
 
 
-def _is_changeable(function: FunctionType) -> bool:
+def _is_mutable_function(function: FunctionType) -> bool:
     if function.__name__ == "initial" or function.__name__.startswith("__"):
         return False
     return not any(hasattr(function, mark) for mark in UNMUTATED_FUNCTION_MARKS)

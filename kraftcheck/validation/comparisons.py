@@ -76,7 +76,7 @@ def compare_successive_voters(disk: ReplicaDisk, report: CheckReport) -> None:
 
 def compare_voters(disks: list[ReplicaDisk], report: CheckReport) -> None:
     """Compare the voter set of each snapshot, record and election with that of each log at its offset."""
-    claims = [claim for disk in disks for claim in _voter_set_claims(disk)]
+    claims = [claim for disk in disks for claim in _voter_set_claims_of_disk(disk)]
     for disk in disks:
         records = _voter_sets_of_log(disk)
         _check_election_voters(disk, records, report)
@@ -111,7 +111,7 @@ def _check_election_voters(disk: ReplicaDisk, records: list[PlacedVoterSet], rep
             report.add(Finding("voter sets", message, *place_of_record(disk, control), (node_name(disk),)))
 
 
-def _voter_set_claims(disk: ReplicaDisk) -> Iterator[_VoterSetClaim]:
+def _voter_set_claims_of_disk(disk: ReplicaDisk) -> Iterator[_VoterSetClaim]:
     """Yield the voter sets of snapshots and log."""
     for snapshot in disk.snapshots:
         if snapshot.voters is not None:

@@ -94,8 +94,8 @@ class PropertyChecker:
     def is_due(self, before: Replica | None, after: Replica) -> bool:
         """Whether the properties are to be evaluated after a step of a replica."""
         fields = changed_property_fields(before, after)
-        self._routine += is_append_or_commit(fields, before, after)
-        if fields and (not is_append_or_commit(fields, before, after) or self._routine >= ROUTINE_STEPS_A_CHECK):
+        self._routine += only_appends_or_commits(fields, before, after)
+        if fields and (not only_appends_or_commits(fields, before, after) or self._routine >= ROUTINE_STEPS_A_CHECK):
             self._routine = 0
             return True
         return False
@@ -138,7 +138,7 @@ def changed_property_fields(before: Replica | None, after: Replica) -> set[str]:
     }
 
 
-def is_append_or_commit(fields: set[str], before: Replica | None, after: Replica) -> bool:
+def only_appends_or_commits(fields: set[str], before: Replica | None, after: Replica) -> bool:
     """Whether a step only appends batches or raises the high watermark; a property that it breaks stays broken."""
     return before is not None and fields <= {"log", "high_watermark"} and len(after.log) >= len(before.log)
 

@@ -218,7 +218,7 @@ def _field_names_and_values(value: Any) -> tuple[tuple[str, ...], tuple[str, ...
     return tuple(name for name, _ in pairs), tuple(shown for _, shown in pairs)
 
 
-def _fields_as_objects(value: tuple[tuple[str, ...], tuple[str, ...]]) -> list[dict[str, Any]]:
+def _fields_as_json_objects(value: tuple[tuple[str, ...], tuple[str, ...]]) -> list[dict[str, Any]]:
     """Return the fields of a message as objects: a name that comes again begins the next one."""
     found: list[dict[str, Any]] = [{}]
     for name, shown in zip(*value, strict=True):
@@ -252,7 +252,7 @@ MESSAGE_CODEC = JsonCodec(
         "anyOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}],
     },
     _field_names_and_values,
-    _fields_as_objects,
+    _fields_as_json_objects,
 ).of("message", SCHEMA_DEFINITIONS)
 STATE_FIELD_CODECS = {
     "leader": NODE_CODEC.or_else(None),

@@ -80,7 +80,7 @@ def _check_identity(disks: list[ReplicaDisk], report: CheckReport) -> None:
             report.add(Finding("identity", message, other.path, where, nodes), is_note=True)
 
 
-def _scans_with_files_of_disk(disk: ReplicaDisk) -> Iterator[tuple[BatchScan, list[str], str]]:
+def _log_and_snapshot_scans(disk: ReplicaDisk) -> Iterator[tuple[BatchScan, list[str], str]]:
     yield disk.log, disk.files, disk.files[-1] if disk.files else ""
     for snapshot in disk.snapshots:
         yield snapshot.scan, [snapshot.file], ""
@@ -91,7 +91,7 @@ def _check_integrity(disk: ReplicaDisk, report: CheckReport) -> None:
     nodes = (node_name(disk),)
     for problem in disk.problems:
         report.add(Finding("quorum-state", problem.message, problem.file, "", nodes))
-    for scan, files, active in _scans_with_files_of_disk(disk):
+    for scan, files, active in _log_and_snapshot_scans(disk):
         report.checks["crc"] += len(scan.batches)
         _report_scan_faults(scan, files, active, nodes, report)
         _report_offset_gaps(scan.batches, disk.starts[0] if active else 0, files, nodes, report)

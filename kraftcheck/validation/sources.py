@@ -178,17 +178,17 @@ def _tarball_members(stream: FileStream, skip: Callable[[str], object], depth: i
             return
         base = member.name.rpartition("/")[2]
         if not member.isreg() or skip(base):
-            _skip_member(archive, member, stream)
+            _seek_end_of_member(archive, member, stream)
             continue
         file = archive.extractfile(member)
         assert file is not None
         inner = FileStream(f"{stream.name}:{escape_invisible(member.name)}", cast(BinaryIO, file), limit)
         yield from _unpacked_entries(inner, skip, depth, is_named=False)
-        _skip_member(archive, member, stream)
+        _seek_end_of_member(archive, member, stream)
     raise InputError(f"{stream.name}: expected at most {MOST_MEMBERS:,} entries, found more; repack it")
 
 
-def _skip_member(archive: tarfile.TarFile, member: tarfile.TarInfo, stream: FileStream) -> None:
+def _seek_end_of_member(archive: tarfile.TarFile, member: tarfile.TarInfo, stream: FileStream) -> None:
     """Go to the end of a member."""
     if member.isreg():
         with damage_as_input_error(stream.name):

@@ -264,7 +264,7 @@ class ModelConfig:
 def read_config(path: str | Path) -> ModelConfig:
     """Read a `.cfg`, gzipped or not."""
     name = str(path)
-    data = _read_bytes(name).removeprefix(codecs.BOM_UTF8)
+    data = _read_unpacked_bytes(name).removeprefix(codecs.BOM_UTF8)
     if not data.strip():
         raise InputError(f"{name}: the file is empty; expected a TLC configuration, such as CONSTANT MaxRestarts = 1")
     try:
@@ -276,7 +276,7 @@ def read_config(path: str | Path) -> ModelConfig:
     return parse_config(text, name)
 
 
-def _read_bytes(name: str) -> bytes:
+def _read_unpacked_bytes(name: str) -> bytes:
     try:
         with open(name, "rb") as file:
             data = file.read(LARGEST_FILE_BYTES + 1)

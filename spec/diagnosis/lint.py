@@ -460,7 +460,7 @@ PROTOCOL_ATTRIBUTES = [name for name in vars(Protocol) if name[0] != "_"]
 
 def warnings_in_methods(modules: Iterable[ModuleType]) -> Iterator[str]:
     """Yield warnings about statements in the protocols, records and functions of modules."""
-    for owner, function in (pair for module in modules for pair in _attributes_with_owner_in_module(module)):
+    for owner, function in (pair for module in modules for pair in _members_with_owner_in_module(module)):
         definition = definition_of(function.__code__) if isinstance(function, FunctionType) else None
         if definition is not None:
             found = [
@@ -474,7 +474,7 @@ def warnings_in_methods(modules: Iterable[ModuleType]) -> Iterator[str]:
             yield from (f"{function.__code__.co_filename}:{line}: {text}" for line, text in found)
 
 
-def _attributes_with_owner_in_module(module: ModuleType) -> Iterator[tuple[type | None, Any]]:
+def _members_with_owner_in_module(module: ModuleType) -> Iterator[tuple[type | None, Any]]:
     """Yield (class, attribute) for a module's records and protocols, and (None, value) for each of its own values."""
     own = [value for value in vars(module).values() if getattr(value, "__module__", None) == module.__name__]
     classes = [one for one in own if isinstance(one, type) and issubclass(one, Record | Protocol)]
@@ -699,7 +699,7 @@ def unhandled_message_warnings(protocol: Protocol, *, complete: bool) -> list[st
     for (kind, dest), action in protocol.message_senders.items():
         code = protocol.actions[action.name].function.__code__  # may be wrapped
         where = f"{code.co_filename}:{code.co_firstlineno}: {action.name}"
-        if not (issubclass(kind, handled) or any(_refers_to_class(code, kind.__name__) for code in codes)):
+        if not (issubclass(kind, handled) or any(_code_mentions_name(code, kind.__name__) for code in codes)):
             warnings[f"{where} sends {kind.__name__}, which no @on action handles"] = None
         elif protocol.replica_types and dest not in protocol.replica_types and (complete or is_enum(type(dest))):
             warnings[f"{where} sends {kind.__name__} to {text_of(dest)}, which is not a replica in any state"] = None
@@ -716,7 +716,7 @@ def _is_dest_type_without_handler(protocol: Protocol, kind: type, dest: Value) -
     return bool(actors and types) and not any(issubclass(one, some) for some in actors for one in types)
 
 
-def _refers_to_class(code: CodeType, name: str) -> bool:
+def _code_mentions_name(code: CodeType, name: str) -> bool:
     """Whether a function, or a function inside it, refers to a class by name."""
     inner = [one for one in code.co_consts if isinstance(one, CodeType)]
-    return name in code.co_names or any(_refers_to_class(one, name) for one in inner)
+    return name in code.co_names or any(_code_mentions_name(one, name) for one in inner)

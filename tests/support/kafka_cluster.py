@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple, Self
 
 from kraftcheck.files import atomic_replacement
-from kraftcheck.lockstep.jars import compile_jar, jdk_program, make_trusted_cache_folder
+from kraftcheck.lockstep.jars import compile_jar, find_jdk_program, make_trusted_cache_folder
 from kraftcheck.processes import kill_process_session
 from tests.support.kafka_jars import SOURCES, server_jars
 
@@ -92,7 +92,7 @@ class Admin:
         jar = compile_jar([SOURCES / "ClusterAdmin.java"], jars)
         quiet = f"-Dlog4j2.configurationFile={SOURCES / 'quiet.xml'}"
         path = os.pathsep.join(map(str, [jar, *jars]))
-        command = [str(jdk_program("java")), *HEAP, quiet, "-cp", path, "ClusterAdmin"]
+        command = [str(find_jdk_program("java")), *HEAP, quiet, "-cp", path, "ClusterAdmin"]
         pipe = subprocess.PIPE
         self.process = launch(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, bufsize=1)
 
@@ -195,7 +195,7 @@ class Node:
         cluster = self.cluster
         files = (f"-Dnode={cluster.folder}/node{self.number}", f"-Dlog4j2.configurationFile={SOURCES / 'log4j2.xml'}")
         options = (*HEAP, *cluster.options, *self.options, *files)
-        command = [str(jdk_program("java")), *options, "-cp", cluster.path, "kafka.Kafka", str(self.configure())]
+        command = [str(find_jdk_program("java")), *options, "-cp", cluster.path, "kafka.Kafka", str(self.configure())]
         cluster.note(f"start {self.number}")
         with (cluster.folder / f"node{self.number}.out").open("a") as said:
             self.process = launch(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)

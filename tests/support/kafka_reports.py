@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from kraftcheck.cli import main
-from kraftcheck.lockstep.jars import Artifact, compile_agent_jar, fetch_jars, jdk_program
+from kraftcheck.lockstep.jars import Artifact, compile_agent_jar, fetch_jars, find_jdk_program
 from kraftcheck.lockstep.junit import PROJECT_FILES, RAFT_TEST_FOLDER, java_class_name
 from tests.support.kafka_jars import KAFKA, SOURCES
 
@@ -66,7 +66,9 @@ def outcomes(version: str, names: Iterable[str], fixes: Mapping[str, str] | None
         classpath = os.pathsep.join(map(str, [folder, *jars]))
         shared = [REPORTS / names[0] / place / file for file, place in PROJECT_FILES.items()]
         tests = [REPORTS / name / RAFT_TEST_FOLDER / f"{java_class_name(name)}Test.java" for name in names]
-        subprocess.run([jdk_program("javac"), "-nowarn", "-cp", classpath, "-d", folder, *shared, *tests], check=True)
+        subprocess.run(
+            [find_jdk_program("javac"), "-nowarn", "-cp", classpath, "-d", folder, *shared, *tests], check=True
+        )
         agent = compile_agent_jar(SOURCES / "FixAgent.java", jars) if fixes else None
         options = {name: [f"-javaagent:{agent}={fix}"] for name, fix in (fixes or {}).items() if fix}
         return {name: _run(name, classpath, options.get(name, [])) for name in names}
@@ -74,7 +76,7 @@ def outcomes(version: str, names: Iterable[str], fixes: Mapping[str, str] | None
 
 def _run(name: str, classpath: str, options: Sequence[str]) -> str:
     command = [
-        str(jdk_program("java")),
+        str(find_jdk_program("java")),
         "-XX:TieredStopAtLevel=1",
         *options,
         "-cp",

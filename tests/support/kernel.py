@@ -30,7 +30,7 @@ LOCK = Path(CACHE_FOLDER or gettempdir()) / "kraftcheck-tests.lock"
 
 def is_compiled() -> bool:
     """Return whether there is nothing left to compile that takes long."""
-    functions = (depth_first.search_depth_first, depth_first.advance_walks, saturation.saturated_union)
+    functions = (depth_first.search_depth_first, depth_first.extend_random_walks, saturation.saturated_union)
     return compiled.are_kernels_compiled() and all(one._cache._cache_file._load_index() for one in functions)
 
 

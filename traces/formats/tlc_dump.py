@@ -240,10 +240,15 @@ def _states_and_end_of_record(record: Any, line: int) -> tuple[list[TraceState],
             raise ValueError("a step that leads neither to the next state nor back from the last state")
     if not states or len(arrivals) != last:
         raise ValueError("no state, or a state without an action that leads to it")
-    return [_trace_state(number, states[number], *arrivals[number], line) for number in range(1, last + 1)], end
+    return [
+        _state_of_counterexample_record(number, states[number], *arrivals[number], line)
+        for number in range(1, last + 1)
+    ], end
 
 
-def _trace_state(number: int, variables: Any, action: str | None, location: Location | None, line: int) -> TraceState:
+def _state_of_counterexample_record(
+    number: int, variables: Any, action: str | None, location: Location | None, line: int
+) -> TraceState:
     if not isinstance(variables, Mapping) or not variables:
         raise TypeError("a state that is no record of variables")
     return TraceState(number, variables, action, location=location, line=line)

@@ -93,7 +93,7 @@ def _shift_stack(d: Any, place: Any, n: Any) -> Any:
 
 
 @jit
-def _put_child_on_stack(d: Any, base: Any, end: Any, level: Any, b: Any, value: Any, child: Any) -> Any:
+def _set_child_of_stack_edges(d: Any, base: Any, end: Any, level: Any, b: Any, value: Any, child: Any) -> Any:
     """Set the child of a value among the sorted stack edges from `base` to `end`.
 
     If there are none yet, copy the edges of the saturated set `b` first. Entries above `end` stay on the stack.
@@ -200,7 +200,7 @@ def saturated_union(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
                     old = _child_on_stack(d, base, end, q, b, target)
                     new = saturated_union(d, child, rest, q + 1, old)
                     if new != old:
-                        end, place = _put_child_on_stack(d, base, end, q, b, target, new)
+                        end, place = _set_child_of_stack_edges(d, base, end, q, b, target, new)
                         i = min(i, place)  # continue at the first edge that changed
         must_stop(d)
         found = b if end == base else node_from_stack(d, q, base)

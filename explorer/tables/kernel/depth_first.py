@@ -232,7 +232,7 @@ class WalkArrays(ArrayGroup):
 
 
 @jit
-def advance_walks(t: Any, worker: Any, walks: Any, fingerprints: Any, first: Any, last: Any, turn: Any) -> None:
+def extend_random_walks(t: Any, worker: Any, walks: Any, fingerprints: Any, first: Any, last: Any, turn: Any) -> None:
     """Extend walks `first` to `last` by at most `turn` steps each, up to a cache miss.
 
     The worker's states are those along the walks: state `i` of walk `w` is row w * depth + i.

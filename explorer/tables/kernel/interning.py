@@ -275,7 +275,7 @@ def intern_row(t: Any, written: Any) -> Any:
 
 
 @jit
-def set_canonical_key_row(t: Any, row: Any) -> None:
+def set_view_representative(t: Any, row: Any) -> None:
     """Set the control row that represents this one in canonical keys: the same row without hidden columns."""
     hides = False
     fresh = t.meta[codes.META_ROWS]
@@ -374,7 +374,7 @@ def evaluate_row_properties(t: Any, row: Any) -> None:
                         bad |= np.int64(1) << np.int64(p)
     # Store the verdict only if every property has one.
     if not missing:
-        set_canonical_key_row(t, row)
+        set_view_representative(t, row)
         t.row_info[row, codes.ROW_VIOLATED] = bad
         t.row_info[row, codes.ROW_FLAGS] = flags
 

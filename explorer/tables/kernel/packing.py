@@ -7,7 +7,7 @@ hides is in no field.
 
 Threads intern contents in parallel without locks. A thread writes the contents to a place of its own, then
 publishes that place in the hash table by compare-and-swap. Each thread first reserves room for its batch
-(`reserve_cluster_room`).
+(`try_reserve_cluster_room`).
 
 Source: A. Laarman, J. van de Pol, M. Weber, "Parallel Recursive State Compression for Free" (2011).
 """
@@ -283,7 +283,7 @@ def lacks_cluster_room(t: Any, packing: Any, states: Any) -> Any:
 
 
 @inlined
-def reserve_cluster_room(t: Any, packing: Any, states: Any) -> Any:
+def try_reserve_cluster_room(t: Any, packing: Any, states: Any) -> Any:
     """Reserve room for the contents of `states` states; return False without room, or where ids outgrow their field."""
     taken = add_atomically(t.meta, codes.META_CLUSTER_ROOM, states) + states + SPARE_CLUSTER_ROOM_STATES
     fits = not lacks_cluster_room(t, packing, taken)

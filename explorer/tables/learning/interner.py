@@ -273,7 +273,7 @@ class Interner:
         for column, bit in starmap(sets.bit, bits):
             values[column] |= 1 << bit
         row = self.control_row(values + replicas)
-        self.tables.call_with_room(partial(interning.set_canonical_key_row, self.tables, row))
+        self.tables.call_with_room(partial(interning.set_view_representative, self.tables, row))
         result = [row] + [0] * len(self.slots)
         for slot, content in contents:
             result[1 + slot] = content

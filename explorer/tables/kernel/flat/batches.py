@@ -36,7 +36,7 @@ from kraftcheck.explorer.tables.kernel.packing import (
     partition_of_hash,
     put_bits,
     release_cluster_room,
-    reserve_cluster_room,
+    try_reserve_cluster_room,
 )
 
 ABOVE_ALL_IMAGES = np.int64(1 << 62)
@@ -307,7 +307,7 @@ def reserve_room_for_successors(t: Any, packing: Any, worker: Any, found: Any, n
         code = codes.MANY_SUCCESSORS
     elif fullest + codes.larger(n, 0) >= found.rows.shape[1] or full:
         code = codes.NO_ROOM
-    elif n > 0 and packing.clusters[0] > 0 and not reserve_cluster_room(t, packing, n):
+    elif n > 0 and packing.clusters[0] > 0 and not try_reserve_cluster_room(t, packing, n):
         code = codes.MANY_CLUSTERS
     return code
 

@@ -40,7 +40,7 @@ def intern_rows_of_flat_states(t: Any, flat: Any, first: Any, ids: Any) -> Any:
         if t.meta[codes.META_ROWS] + 4 >= t.rows.shape[0] or (t.meta[codes.META_ROWS] + 4) * 2 > len(t.row_table):
             return i
         ids[i] = intern_control_row(t, flat, np.int64(i), flat.shape[1])
-        interning.set_canonical_key_row(t, np.int64(ids[i]))
+        interning.set_view_representative(t, np.int64(ids[i]))
     return len(flat)
 
 
@@ -217,7 +217,7 @@ def put_fact(worker: Any, key: Any, fact: Any) -> None:
 
 
 @inlined
-def tag_span_as_fact(packed: Any) -> Any:
+def fact_of_span(packed: Any) -> Any:
     """Encode a packed span as a fact: an odd number, since 0 means no fact."""
     return packed << 1 | 1
 

@@ -224,7 +224,7 @@ def list_possible_internal_actions(t: Any, worker: Any, at: Any, number: Any, lo
         if node < 0 or t.nodes[node, codes.NODE_OUTCOMES] > 0:
             worker.listed[start + n] = root if node < 0 else node
             n += 1
-    return facts.tag_span_as_fact(codes.pack_start_and_length(start, n)), known
+    return facts.fact_of_span(codes.pack_start_and_length(start, n)), known
 
 
 @jit
