@@ -111,6 +111,6 @@ def timed_compilation(on_start: Callable[[], object] | None = None) -> Iterator[
 
 def compiled_code_folder() -> str:
     """Return the folder of compiled code."""
-    from kraftcheck.explorer.tables.kernel.native import CACHE_FOLDER
+    from kraftcheck.explorer.tables.kernel import CACHE_FOLDER
 
     return CACHE_FOLDER

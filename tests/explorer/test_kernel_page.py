@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kraftcheck.explorer.tables.kernel import jit
 from kraftcheck.explorer.tables.kernel.hash_set import ceil_divide
-from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import HOME_BITS, hash_words, put_bits, read_bits, unmix, xor_bits
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from kraftcheck.explorer.tables.kernel import jit
 from kraftcheck.explorer.tables.kernel.codes import MISSING
 from kraftcheck.explorer.tables.kernel.maps import (
     GROUP_PLACES,
@@ -20,7 +21,6 @@ from kraftcheck.explorer.tables.kernel.maps import (
     is_map_full,
     put_from_python,
 )
-from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.learning.growing_tables import NOT_EVALUATED, GrowingTables
 
 pytestmark = pytest.mark.kernel

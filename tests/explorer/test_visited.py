@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftcheck.explorer.native import arrays
+from kraftcheck.explorer.tables.kernel import jit
 from kraftcheck.explorer.tables.kernel.hash_set import (
     CAPACITY,
     MAX_HASH_SET_LOAD,
@@ -22,7 +23,6 @@ from kraftcheck.explorer.tables.kernel.hash_set import (
     mark_entries_of_words,
     store_entry_numbers,
 )
-from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import (
     HOME_BITS,
     MIXED_BITS,

@@ -204,9 +204,13 @@ def test_random_loops_agree_with_the_reference(examples: int, tmp_path: Path, mo
         rare = load(f"{file}:Workers").protocol.properties["Rare"]
         split += len(inspection.split_property(rare)) > 1
         found, expected = told(file, "tables"), told(file, "reference")
-        if expected[0] == "an error" != found[0]:  # an engine may meet a violation of that depth first
-            expected = (*found[:-1], [("Rare", expected[1])])
-        assert found == expected, bodies
+        if (
+            expected[0] == "an error" != found[0]
+        ):  # an engine may meet a violation of that depth, or a lesser one, first
+            ((_, depth),) = found[-1]
+            assert depth <= expected[1], bodies
+        else:
+            assert found == expected, bodies
     assert split > examples // 2
 
 
@@ -238,12 +242,74 @@ def test_random_loops_agree_with_the_reference(examples: int, tmp_path: Path, mo
         "        if r.done > a.done + 1: return False\nreturn True",
         "for _, r in state.replicas.items():\n    for a, _ in state.replicas.items():\n"
         "        if r.done > 1 and a != _.id: return False\n    if _.done > 1: return False\nreturn True",
+        "for a, _ in state.replicas.items():\n    for b, _ in state.replicas.items():\n"
+        "        if a != b and a == state.shared.last and state.replicas[b].done > 1: return False\nreturn True",
+        "for k, r in state.replicas.items():\n"
+        "    if any(map(lambda k: k > 1, [r.done])) and any(k for k in [state.shared.time]): return False\nreturn True",
+        "for r in state.replicas.values():\n    if r.done > 9: return False\n    d = r.done\n"
+        "    if any(map(lambda r: r.done > d + 1, state.replicas.values())): return False\nreturn True",
+        "if state.shared.time > 5: return False\n"
+        "return len({r.id for r in state.replicas.values() if any(r == 1 for r in [r.done])}) <= 1",
+        "x = 1 // (1 - state.shared.time)\nreturn all(r.done < 3 for r in state.replicas.values())",
+        "if state.shared.time and state.shared.foo: pass\nreturn all(r.done < 3 for r in state.replicas.values())",
+        "for r in state.replicas.values():\n"
+        "    if state.shared.last == 1 and r.id == 1 and r.done > r.limit: continue\n"
+        "return all(r.done < 3 for r in state.replicas.values())",
+        "for x in [1 // (1 - state.shared.time)]: pass\nreturn all(r.done < 3 for r in state.replicas.values())",
+        "return len([1 // (r.done - 1) for r in state.replicas.values() if r.done == 1 and r.id == 0]) <= 1",
+        "return len({r.done for r in [[r.done] for r in state.replicas.values()]}) <= 1",
+        "return len({[r.done > 9] for r in state.replicas.values() if r.done > 1}) <= 1 "
+        "and all(r.done < 3 for r in state.replicas.values())",
+        "return all(r.done < 1 or super().calm(r) for r in state.replicas.values())",
+        "x = [1]\ny = x\nreturn all(r.done < 3 for r in state.replicas.values()) and y is x",
+        "low = [r for r in state.replicas.values() if r.done]\n"
+        "most = {r.done for r in low}\nreturn len(low) <= 1 or len(most) <= 1",
         "return sum(r.done for r in state.replicas.values()) <= 1",
         "return state.shared.last or all(r.done < 2 for r in state.replicas.values())",
     ],
 )
 def test_loops_of_any_kind_agree_with_the_reference(invariant: str, tmp_path: Path) -> None:
     file, body = tmp_path / "workers.py", invariant.replace("\n", f"\n{' ' * 8}")
+    file.write_text(MODEL.replace("{constraint}", "True").replace("return {invariant}", body))
+    assert told(file, "tables") == told(file, "reference")
+
+
+@pytest.mark.parametrize("head", ["(self, state: State, /)", "(me, state: State)"])
+def test_unusual_parameters(head: str, tmp_path: Path) -> None:
+    file, text = tmp_path / "workers.py", "return all(r.done < 2 for r in state.replicas.values())"
+    model = MODEL.replace("{constraint}", "True").replace("return {invariant}", text)
+    file.write_text(model.replace("def rare(self, state: State)", f"def rare{head}"))
+    assert told(file, "tables") == told(file, "reference")
+
+
+PAIRS = "all(a.id == b.id or a.done + b.done {test} for a in state.replicas.values() for b in state.replicas.values())"
+
+
+@pytest.mark.parametrize(
+    ("test", "invariant", "search"),
+    [
+        ("< 2", "sum(r.done for r in state.replicas.values()) < 2 or len(state.inboxes) > 99", "dfs"),
+        ("> 0", "all(r.done < 1 for r in state.replicas.values())", "bfs"),
+    ],
+)
+def test_parts_of_a_constraint_have_verdicts_of_their_own(
+    test: str, invariant: str, search: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "workers.py"
+    constraint = f"all(r.done < 3 for r in state.replicas.values()) and {PAIRS.format(test=test)}"
+    file.write_text(MODEL.replace("{constraint}", constraint).replace("{invariant}", invariant))
+    expected = told(file, "reference")
+    found = told(file, "tables", search=search)
+    if search == "bfs":
+        assert found == expected
+    else:
+        assert (found[0], found[1], bool(found[-1])) == (expected[0], expected[1], bool(expected[-1]))
+
+
+def test_a_chain_of_variables_takes_no_time(tmp_path: Path) -> None:
+    lines = ["x0 = state.shared.time", *(f"x{n} = x{n - 1} + x{n - 1}" for n in range(1, 40))]
+    body = f"\n{' ' * 8}".join([*lines, "return all(r.done < 3 + x39 for r in state.replicas.values())"])
+    file = tmp_path / "workers.py"
     file.write_text(MODEL.replace("{constraint}", "True").replace("return {invariant}", body))
     assert told(file, "tables") == told(file, "reference")
 

@@ -20,8 +20,7 @@ from kraftcheck.explorer import compiling as compiled
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.symbolic.kernel import saturation
 from kraftcheck.explorer.tables import engine, level_states
-from kraftcheck.explorer.tables.kernel import depth_first
-from kraftcheck.explorer.tables.kernel.native import CACHE_FOLDER
+from kraftcheck.explorer.tables.kernel import CACHE_FOLDER, depth_first
 from kraftcheck.files import LockedFolderError, lock_file
 from kraftcheck.spec.examples.dining_philosophers import DiningPhilosophers
 

@@ -20,10 +20,10 @@ from numba.extending import intrinsic
 
 from kraftcheck.explorer.native.arrays import ArrayGroup, declare
 from kraftcheck.explorer.native.compiling import inlined, ir, kernel_compiler, types
-from kraftcheck.explorer.tables.kernel import native
+from kraftcheck.explorer.tables import kernel as tables_kernel
 from kraftcheck.explorer.tables.kernel.maps import mix64
 
-jit = kernel_compiler(Path(__file__).parent, Path(native.__file__).parent)
+jit = kernel_compiler(Path(__file__).parent, Path(tables_kernel.__file__).parent)
 _intrinsic: Any = intrinsic
 
 

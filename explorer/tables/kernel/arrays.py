@@ -20,8 +20,7 @@ import numpy as np
 
 from kraftcheck.explorer.native.arrays import ArrayGroup, declare
 from kraftcheck.explorer.native.compiling import inlined
-from kraftcheck.explorer.tables.kernel import codes, maps
-from kraftcheck.explorer.tables.kernel.native import jit
+from kraftcheck.explorer.tables.kernel import codes, jit, maps
 
 
 class MemoTables(ArrayGroup):

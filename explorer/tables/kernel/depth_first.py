@@ -14,9 +14,8 @@ import numpy as np
 
 from kraftcheck.explorer.native.arrays import ArrayGroup, declare
 from kraftcheck.explorer.native.compiling import inlined, keep_alive, unowned_array
-from kraftcheck.explorer.tables.kernel import arrays, codes, maps, resolve
+from kraftcheck.explorer.tables.kernel import arrays, codes, jit, maps, resolve
 from kraftcheck.explorer.tables.kernel.expand import expand
-from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import MIXED_BITS, hash_words, pack_canonical_row, repack_state
 from kraftcheck.explorer.tables.kernel.symmetry import write_least_image
 

@@ -8,9 +8,8 @@ import numpy as np
 
 from kraftcheck.explorer.native.arrays import ArrayGroup, declare
 from kraftcheck.explorer.native.compiling import keep_alive, unowned_array
-from kraftcheck.explorer.tables.kernel import arrays, codes
+from kraftcheck.explorer.tables.kernel import arrays, codes, jit
 from kraftcheck.explorer.tables.kernel.expand import expand
-from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import pack_canonical_row, partition_of_words
 from kraftcheck.explorer.tables.kernel.symmetry import write_least_image
 from kraftcheck.explorer.tables.kernel.tree_walk import walk_while_row_answers

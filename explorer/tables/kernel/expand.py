@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.compiling import inlined, prefetch, stack_array, unowned_array
-from kraftcheck.explorer.tables.kernel import arrays, codes, maps
-from kraftcheck.explorer.tables.kernel.native import jit
+from kraftcheck.explorer.tables.kernel import arrays, codes, jit, maps
 from kraftcheck.explorer.tables.kernel.packing import hash_words, pack_canonical_row, partition_of_hash, xor_bits
 from kraftcheck.explorer.tables.kernel.symmetry import write_least_image
 from kraftcheck.explorer.tables.kernel.tree_walk import ALL_SLOTS, ROW_INBOXES, walk_tree

@@ -26,8 +26,8 @@ from kraftcheck.explorer.native.compiling import (
     store64,
     unowned_array,
 )
+from kraftcheck.explorer.tables.kernel import jit
 from kraftcheck.explorer.tables.kernel.codes import NONE, larger, smaller
-from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import HOME_BITS, MIXED_BITS, hash_words, put_bits, unmix
 
 MAX_HASH_SET_LOAD = 0.9

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.compiling import inlined
-from kraftcheck.explorer.tables.kernel import arrays, codes, maps
-from kraftcheck.explorer.tables.kernel.native import jit
+from kraftcheck.explorer.tables.kernel import arrays, codes, jit, maps
 from kraftcheck.explorer.tables.kernel.tree_walk import walk_while_row_answers
 
 PYTHON_RULE = np.int64(-2)  # in place of a counting rule: Python computes the result

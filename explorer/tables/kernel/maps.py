@@ -8,8 +8,7 @@ import numpy as np
 
 from kraftcheck.explorer.native.arrays import ArrayGroup, declare
 from kraftcheck.explorer.native.compiling import inlined
-from kraftcheck.explorer.tables.kernel import codes
-from kraftcheck.explorer.tables.kernel.native import jit
+from kraftcheck.explorer.tables.kernel import codes, jit
 
 GROUPED_KEY_SECOND_BITS = 24  # of a near map's key, for its second number
 GROUP_PLACES_LOG2 = 3

@@ -20,8 +20,7 @@ import numpy as np
 
 from kraftcheck.explorer.native.arrays import ArrayGroup, declare
 from kraftcheck.explorer.native.compiling import add_atomically, compare_and_swap, inlined, unowned_array
-from kraftcheck.explorer.tables.kernel import codes, maps
-from kraftcheck.explorer.tables.kernel.native import jit
+from kraftcheck.explorer.tables.kernel import codes, jit, maps
 
 PARTITION_BITS = 6
 MIXED_BITS = 40  # the first bits of a packed state, which `hash_words` mixes into its place in the visited set

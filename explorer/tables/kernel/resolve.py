@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.compiling import inlined, prefetch
-from kraftcheck.explorer.tables.kernel import arrays, codes, interning, maps
+from kraftcheck.explorer.tables.kernel import arrays, codes, interning, jit, maps
 from kraftcheck.explorer.tables.kernel.expand import expand
-from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.tree_walk import ALL_SLOTS, ROW_INBOXES, walk_tree, walk_while_row_answers
 
 

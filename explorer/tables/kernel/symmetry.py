@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.compiling import inlined, keep_alive, unowned_array
-from kraftcheck.explorer.tables.kernel import arrays, codes
-from kraftcheck.explorer.tables.kernel.native import jit
+from kraftcheck.explorer.tables.kernel import arrays, codes, jit
 
 
 @inlined

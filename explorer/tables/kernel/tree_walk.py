@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.compiling import inlined, unowned_array
-from kraftcheck.explorer.tables.kernel import codes, maps
-from kraftcheck.explorer.tables.kernel.native import jit
+from kraftcheck.explorer.tables.kernel import codes, jit, maps
 
 ALL_SLOTS, ROW_INBOXES = np.int64(1 << 30), np.int64(1)  # arguments of `walk_tree` for states with control rows
 LEAST_JUMPS, MOST_JUMPS = 4, 64  # length of a node's jump array

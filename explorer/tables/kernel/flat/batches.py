@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.compiling import inlined, prefetch, stack_array, unowned_array
-from kraftcheck.explorer.tables.kernel import arrays, codes, interning, maps
+from kraftcheck.explorer.tables.kernel import arrays, codes, interning, jit, maps
 from kraftcheck.explorer.tables.kernel.expand import (
     PREFETCH_DISTANCE,
     RECENT_PLACES,
@@ -23,7 +23,6 @@ from kraftcheck.explorer.tables.kernel.expand import (
     forget_recent_successors,
 )
 from kraftcheck.explorer.tables.kernel.flat.successors import evaluate_invariants_of_pruned_successors, expand_flat
-from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import (
     ALL_ZERO_HASH,
     CLUSTER_ITEM_MASK,

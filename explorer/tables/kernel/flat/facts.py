@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.compiling import inlined, unowned_array
-from kraftcheck.explorer.tables.kernel import arrays, codes, interning, maps
-from kraftcheck.explorer.tables.kernel.native import jit
+from kraftcheck.explorer.tables.kernel import arrays, codes, interning, jit, maps
 from kraftcheck.explorer.tables.kernel.resolve import list_handler_outcomes
 from kraftcheck.explorer.tables.kernel.tree_walk import find_child, walk_tree
 

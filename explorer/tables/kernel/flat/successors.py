@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.native.compiling import inlined
-from kraftcheck.explorer.tables.kernel import codes, maps
+from kraftcheck.explorer.tables.kernel import codes, jit, maps
 from kraftcheck.explorer.tables.kernel.flat import facts
-from kraftcheck.explorer.tables.kernel.native import jit
 from kraftcheck.explorer.tables.kernel.packing import pack_single_columns, update_packed_column
 from kraftcheck.explorer.tables.kernel.resolve import find_local_after_change_or_request
 

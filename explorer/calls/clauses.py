@@ -1,0 +1,488 @@
+"""Clauses of a property over one state: guards, loops and a test, found in the source of its method.
+
+The property holds where all its clauses hold. A clause over one or two replicas is a test of `me` and `peer`, so the
+tables decide it once for each local state. Variables are replaced by their values, and the variables of loops get
+unique names. Some clauses only evaluate an expression, since it may raise an error.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
+from itertools import chain
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from kraftcheck.spec.diagnosis.source import nodes_of_type
+from kraftcheck.spec.values import ordered
+
+REPLICA_PARAMETERS = ("me", "peer")
+MOST_REPLICA_PARAMETERS = len(REPLICA_PARAMETERS)
+USUAL_PARAMETERS = 2  # of a property over one state: `self` and `state`
+BUILTINS_IN_CLAUSES = {"all", "any", "bool", "isinstance", "len", "sum"}
+COPYING_FUNCTIONS = {"frozenset": frozenset, "list": list, "ordered": ordered, "set": set, "tuple": tuple}
+_REVEALING_FUNCTIONS = {"__class__", "dir", "eval", "exec", "globals", "locals", "super", "vars"}
+MOST_NODES_OF_CLAUSES = 4_000
+_CERTAIN_PARTS = {
+    "state.shared",
+    "state.replicas",
+    *(f"state.replicas.{name}()" for name in ("items", "keys", "values")),
+}
+"""Parts of a state that any state has."""
+_LEAVING_STATEMENTS = (ast.Return, ast.Continue)
+_MUTABLE_VALUES = (ast.Call, ast.Dict, ast.DictComp, ast.List, ast.ListComp, ast.Set, ast.SetComp)
+_REPEATABLE_CALLS = {*COPYING_FUNCTIONS, *BUILTINS_IN_CLAUSES, "get", "items", "keys", "max", "min", "values"}
+
+
+class NoClausesError(Exception):
+    """The source of a property is no conjunction that can be divided."""
+
+
+def without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
+    """Return statements without a leading docstring."""
+    first = body[0].value if isinstance(body[0], ast.Expr) else None
+    return body[1:] if isinstance(first, ast.Constant) else body
+
+
+def assignment_targets(node: ast.AST) -> list[ast.expr]:
+    """Return the targets of an assignment or a loop."""
+    if isinstance(node, ast.Assign):
+        return node.targets
+    return [node.target] if isinstance(node, ast.AnnAssign | ast.AugAssign | ast.For) else []
+
+
+def assigned_names(root: ast.AST) -> set[str]:
+    """Return the names that assignments and loops in a tree bind."""
+    return stored_names(target for node in ast.walk(root) for target in assignment_targets(node))
+
+
+def stored_names(targets: Iterable[ast.AST]) -> set[str]:
+    """Return the names that trees bind."""
+    return {
+        node.id
+        for target in targets
+        for node in ast.walk(target)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+
+
+def loaded_names(node: ast.AST) -> set[str]:
+    """Return the names that a tree reads."""
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
+
+
+# Clauses: the conjuncts of a property, with the loops around them
+
+
+class _Clause(NamedTuple):
+    """A test that must hold for all elements of some loops, if the guards hold."""
+
+    guards: tuple[ast.expr, ...] = ()
+    loops: tuple[ast.comprehension, ...] = ()  # with further guards
+    test: ast.expr = ast.Constant(value=True)
+
+    def guarded(self, guard: ast.expr) -> _Clause:
+        """Return the clause with one more guard, which may read the variables of the loops."""
+        if not self.loops:
+            return self._replace(guards=(*self.guards, guard))
+        *outer, last = self.loops
+        return self._replace(loops=(*outer, ast.comprehension(last.target, last.iter, [*last.ifs, guard], 0)))
+
+    def within(self, target: ast.expr, elements: ast.expr, guards: Iterable[ast.expr] = ()) -> _Clause:
+        """Return the clause with one more loop inside of the others."""
+        return self._replace(loops=(*self.loops, ast.comprehension(target, elements, [*guards], 0)))
+
+    def evaluating(self, value: ast.expr) -> Iterator[_Clause]:
+        """Yield the clause that a value can be evaluated, unless that is certain."""
+        path = self
+        match value:
+            case ast.ListComp(element, loops) | ast.SetComp(element, loops):
+                for loop in loops:
+                    path = path.within(loop.target, loop.iter, loop.ifs)
+                value = element if isinstance(value, ast.ListComp) else ast.Set([element])
+        if not _is_certain(value):
+            values, nothing = ast.Tuple([value], ast.Load()), ast.Tuple([], ast.Load())
+            yield path._replace(test=ast.Compare(values, [ast.NotEq()], [nothing]))
+
+    @property
+    def free_names(self) -> set[str]:
+        """The names that the clause reads, apart from the variables of its loops."""
+        parts = (*self.guards, *self.loops, self.test)
+        return set[str]().union(*map(loaded_names, parts)) - stored_names(self.loops)
+
+
+def _is_certain(value: ast.expr) -> bool:
+    """Whether the evaluation of an expression raises no error."""
+    match value:
+        case ast.Call(ast.Name(name), [only], []) if name in COPYING_FUNCTIONS:
+            return _is_certain(only)
+    return isinstance(value, ast.Constant) or ast.unparse(value) in _CERTAIN_PARTS
+
+
+def _negated(test: ast.expr) -> ast.expr:
+    return ast.UnaryOp(ast.Not(), test)
+
+
+def _clauses_of_test(test: ast.expr, path: _Clause) -> Iterator[_Clause]:
+    """Yield the clauses of a test that is evaluated on a path: inside of loops and under guards."""
+    quantified = _parse_universal_quantifier(test)
+    match test:
+        case ast.BoolOp(ast.And(), values):
+            for value in values:
+                yield from _clauses_of_test(value, path)
+        case ast.BoolOp(ast.Or(), [*others, last]) if all(map(_is_bool, others)):
+            for other in others:
+                path = path.guarded(_negated(other))
+            yield from _clauses_of_test(last, path)
+        case ast.IfExp(condition, then, otherwise):
+            yield from _clauses_of_test(then, path.guarded(condition))
+            yield from _clauses_of_test(otherwise, path.guarded(_negated(condition)))
+        case _ if quantified is not None:
+            for loop in quantified[1]:
+                path = path.within(loop.target, loop.iter, loop.ifs)
+            yield from _clauses_of_test(quantified[0], path)
+        case _:
+            yield _clause_of_pairs(test, path) or path._replace(test=test)
+
+
+def _parse_universal_quantifier(test: ast.expr) -> tuple[ast.expr, list[ast.comprehension]] | None:
+    """Return the element and the loops of `all(...)` or `not any(...)`; None for another test."""
+    match test:
+        case ast.Call(ast.Name("all"), [ast.GeneratorExp(element, loops) | ast.ListComp(element, loops)], []):
+            return element, loops
+        case ast.UnaryOp(ast.Not(), ast.Call(ast.Name("any"), [ast.GeneratorExp(element, loops)], [])):
+            return _negated(element), loops
+    return None
+
+
+def _clause_of_pairs(test: ast.expr, path: _Clause) -> _Clause | None:
+    """Return the clause of a test that a set has at most one element, or that one replica at most passes; or None."""
+    match test:
+        case ast.Compare(ast.Call(ast.Name("len" | "sum"), [made], []), [ast.LtE()], [ast.Constant(1)]):
+            pass
+        case ast.Compare(ast.Call(ast.Name("len" | "sum"), [made], []), [ast.Lt()], [ast.Constant(2)]):
+            pass
+        case _:
+            return None
+    match made:
+        case ast.SetComp(element, [ast.comprehension(ast.Name(name), elements, ifs)]):
+            return _clause_of_equal_elements(name, elements, element, ifs, path)
+        case ast.ListComp(ast.Name(same), [ast.comprehension(ast.Name(name), elements, ifs)]) if same == name:
+            pass
+        case ast.GeneratorExp(ast.Constant(1), [ast.comprehension(ast.Name(name), elements, ifs)]):
+            pass
+        case _:
+            return None
+    key = ast.Attribute(ast.Name(name, ast.Load()), "id", ast.Load())
+    is_of_replicas = ast.unparse(elements).endswith(".replicas.values()")
+    return _clause_of_equal_elements(name, elements, key, ifs, path) if is_of_replicas else None
+
+
+def _clause_of_equal_elements(
+    name: str, elements: ast.expr, value: ast.expr, ifs: list[ast.expr], path: _Clause
+) -> _Clause:
+    """Return the clause that a value, which sets may hold, is equal for any two elements that pass some tests."""
+    second = f"other {name}"
+    made = ast.Set([value])
+    others = [_Substitution({name: ast.Name(second, ast.Load())}).visit(deepcopy(one)) for one in (made, *ifs)]
+    path = path.within(ast.Name(name, ast.Store()), elements, ifs)
+    path = path.within(ast.Name(second, ast.Store()), elements, others[1:])
+    return path._replace(test=ast.Compare(made, [ast.Eq()], others[:1]))
+
+
+def _is_bool(test: ast.expr) -> bool:
+    """Whether the value of an expression is certainly a bool."""
+    match test:
+        case ast.BoolOp(_, values):
+            return all(map(_is_bool, values))
+        case ast.Call(ast.Name("all" | "any" | "bool" | "isinstance")):
+            return True
+    return isinstance(test, ast.Compare) or (isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not))
+
+
+def _clauses_of_statements(body: list[ast.stmt], path: _Clause) -> Iterator[_Clause]:
+    """Yield the clauses of statements that return False if a test fails; among them, that nothing raises an error."""
+    for number, statement in enumerate(body):
+        match statement:
+            case ast.Return():
+                yield from _clauses_of_return(statement.value, path)
+                return
+            case ast.Continue():
+                return
+            case ast.Assign([ast.Name(name)], value) if _is_repeatable(value):
+                yield from path.evaluating(value)
+                yield from _clauses_of_statements(_with_value(name, value, body[number + 1 :]), path)
+                return
+            case ast.If():
+                yield from _clauses_of_branch(statement, path)
+                path = _path_after_branch(statement, path)
+            case ast.For(target, elements, inner, []):
+                if not _is_certain(elements):
+                    yield path.within(target, elements)
+                yield from _clauses_of_statements(inner, path.within(target, elements))
+            case _ if not isinstance(statement, ast.Pass) and without_docstring([statement]):
+                raise NoClausesError("a statement of another kind")
+
+
+def _clauses_of_branch(branch: ast.If, path: _Clause) -> Iterator[_Clause]:
+    if not any(isinstance(one, ast.Return) for one in branch.body):  # with a clause that evaluates the test
+        yield from path.evaluating(branch.test)
+    yield from _clauses_of_statements(branch.body, path.guarded(branch.test))
+    yield from _clauses_of_statements(branch.orelse, path.guarded(_negated(branch.test)))
+
+
+def _clauses_of_return(value: ast.expr | None, path: _Clause) -> Iterator[_Clause]:
+    if value is None or (path.loops and not _is_false(value)):
+        raise NoClausesError("a loop ends with another value than False")
+    yield from _clauses_of_test(value, path)
+
+
+def _path_after_branch(branch: ast.If, path: _Clause) -> _Clause:
+    """Return the path of the statements that follow an `if`."""
+    if _leaves(branch.body):
+        return path.guarded(_negated(branch.test))
+    if _leaves(branch.orelse):
+        return path.guarded(branch.test)
+    if _may_leave(branch.body) or _may_leave(branch.orelse):
+        raise NoClausesError("a branch may leave")
+    return path
+
+
+def _leaves(body: list[ast.stmt]) -> bool:
+    """Whether statements always return, or go on with the next element of a loop."""
+    last = body[-1] if body else None
+    if isinstance(last, ast.If):
+        return _leaves(last.body) and _leaves(last.orelse)
+    return isinstance(last, _LEAVING_STATEMENTS)
+
+
+def _may_leave(body: list[ast.stmt]) -> bool:
+    """Whether statements may return another value than False, or go on with the next element of a loop."""
+    ends = [one.value if isinstance(one, ast.Return) else None for one in body if isinstance(one, _LEAVING_STATEMENTS)]
+    branches = (one for one in body if isinstance(one, ast.If))
+    return not all(map(_is_false, ends)) or any(_may_leave([*one.body, *one.orelse]) for one in branches)
+
+
+def _is_false(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.Constant) and value.value is False
+
+
+def _with_value(name: str, value: ast.expr, statements: list[ast.stmt]) -> list[ast.stmt]:
+    """Return statements with the value of a variable in its place."""
+    changed = {name} & _names_perhaps_changed(statements) if isinstance(value, _MUTABLE_VALUES) else set[str]()
+    if changed or not {name, *loaded_names(value)}.isdisjoint(stored_names(statements)):
+        raise NoClausesError("a variable may change")
+    made = [_Substitution({name: value}).visit(deepcopy(one)) for one in statements]
+    if sum(1 for one in made for _ in ast.walk(one)) > MOST_NODES_OF_CLAUSES:
+        raise NoClausesError("too many nodes")
+    return made
+
+
+def _names_perhaps_changed(statements: list[ast.stmt]) -> set[str]:
+    """Return the variables whose methods or identity are used, or that functions other than Python's get."""
+    found = set[str]()
+    for node in chain(*map(ast.walk, statements)):
+        match node:
+            case ast.Attribute(ast.Name(owner)):
+                found.add(owner)
+            case ast.Compare(_, operators) if any(isinstance(one, ast.Is | ast.IsNot) for one in operators):
+                found |= loaded_names(node)
+            case ast.Call(function, arguments) if ast.unparse(function) not in _REPEATABLE_CALLS:
+                found.update(*map(loaded_names, arguments))
+    return found
+
+
+def _is_repeatable(value: ast.expr) -> bool:
+    """Whether an expression may be evaluated again in place of its variable; iterators may be read only once."""
+    calls = nodes_of_type(value, ast.Call)
+    names = [call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func) for call in calls]
+    return not isinstance(value, ast.GeneratorExp) and _REPEATABLE_CALLS.issuperset(names)
+
+
+class _Substitution(ast.NodeTransformer):
+    """AST transformer that replaces variables by expressions, and items of maps by variables."""
+
+    def __init__(self, values: Mapping[str, ast.expr], items: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._values, self._items = values, items
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        found = self._items.get(ast.unparse(node))
+        return self.generic_visit(node) if found is None else ast.Name(found, ast.Load())
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return deepcopy(self._values[node.id]) if node.id in self._values and isinstance(node.ctx, ast.Load) else node
+
+
+class _UniqueNames(ast.NodeTransformer):
+    """AST transformer that gives the variables of each loop, comprehension and lambda names of their own.
+
+    A substitution then captures no variable. No name of Python's has a blank.
+    """
+
+    def __init__(self) -> None:
+        self._scopes: list[dict[str, str]] = []
+        self._count = 0
+
+    def _open(self, names: Iterable[str]) -> None:
+        self._count += 1
+        self._scopes.append({name: f"{name} {self._count}" for name in names})
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        found = next((scope[node.id] for scope in reversed(self._scopes) if node.id in scope), node.id)
+        return ast.copy_location(ast.Name(found, node.ctx), node)
+
+    def visit_For(self, node: ast.For) -> ast.For:
+        elements, after = self.visit(node.iter), [self.visit(one) for one in node.orelse]
+        self._open(stored_names([node.target]))
+        made = ast.For(self.visit(node.target), elements, [self.visit(one) for one in node.body], after)
+        self._scopes.pop()
+        return ast.copy_location(made, node)
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.Lambda:
+        if len(node.args.args) < len([*nodes_of_type(node.args, ast.arg)]) or node.args.defaults:
+            raise NoClausesError("a lambda with parameters of other kinds")
+        self._open(one.arg for one in node.args.args)
+        parameters = [ast.arg(self._scopes[-1][one.arg]) for one in node.args.args]
+        made = ast.Lambda(
+            ast.arguments([], parameters, kwonlyargs=[], kw_defaults=[], defaults=[]), self.visit(node.body)
+        )
+        self._scopes.pop()
+        return ast.copy_location(made, node)
+
+    def _visit_comprehension(self, node: Any) -> Any:
+        opened = len(self._scopes)
+        for loop in node.generators:
+            loop.iter = self.visit(loop.iter)
+            self._open(stored_names([loop.target]))
+            loop.target, loop.ifs = self.visit(loop.target), [self.visit(one) for one in loop.ifs]
+        for name in ("key", "value", "elt"):
+            if hasattr(node, name):
+                setattr(node, name, self.visit(getattr(node, name)))
+        del self._scopes[opened:]
+        return node
+
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _visit_comprehension  # noqa: N815 - nodes
+
+
+class StatePart(NamedTuple):
+    """A test of a property over whole states, with the parameters that it takes."""
+
+    test: ast.expr
+    asks: tuple[str, ...]
+
+
+class StatePartFinder:
+    """Finds the parts of a property over one state, from the definition of its function."""
+
+    def __init__(self, function: Any, definition: ast.FunctionDef) -> None:
+        parameters = [one.arg for one in nodes_of_type(definition.args, ast.arg)]
+        self._copying = {name for name, one in COPYING_FUNCTIONS.items() if function.__globals__.get(name, one) is one}
+        own = {*function.__globals__, *function.__code__.co_freevars, *parameters, *stored_names([definition])}
+        refused = not _REVEALING_FUNCTIONS.isdisjoint(loaded_names(definition))
+        is_usual = [one.arg for one in definition.args.args] == parameters and len(parameters) == USUAL_PARAMETERS
+        clashes = not own.isdisjoint(BUILTINS_IN_CLAUSES) or not {*REPLICA_PARAMETERS, "shared"}.isdisjoint(parameters)
+        if refused or clashes or not is_usual or nodes_of_type(definition, ast.NamedExpr):
+            raise NoClausesError("a name may mean something else")
+        self._definition, self._state = _UniqueNames().visit(deepcopy(definition)), parameters[-1]
+        self._variables = assigned_names(definition) | assigned_names(self._definition)
+
+    def parts(self) -> Iterator[StatePart]:
+        """Yield the parts: of one replica, two replicas or the shared fields; the rest of the whole state."""
+        if not _leaves(self._definition.body):
+            raise NoClausesError("it may return nothing")
+        for clause in _clauses_of_statements(self._definition.body, _Clause()):
+            if not clause.free_names.isdisjoint(self._variables):
+                raise NoClausesError("a variable is read outside of its loop")
+            yield from self._parts_of_clause(clause)
+
+    def _parts_of_clause(self, clause: _Clause) -> Iterator[StatePart]:
+        test, names = self._test_of_replicas(clause)
+        if not names:
+            shared = self._local(test, {})
+            yield StatePart(test, ("state",)) if shared is None else StatePart(shared, ("shared",))
+            return
+        for roles in dict.fromkeys((REPLICA_PARAMETERS[:1], REPLICA_PARAMETERS[: len(names)])):
+            # one role for both: a replica with itself
+            local = self._local(test, dict(zip(names, roles * MOST_REPLICA_PARAMETERS, strict=False)))
+            if local is None:
+                yield StatePart(_test_of_loops(clause), ("state",))
+                return
+            yield StatePart(local, (*roles, "shared") if "shared" in loaded_names(local) else roles)
+
+    def _test_of_replicas(self, clause: _Clause) -> tuple[ast.expr, list[str]]:
+        """Return a clause as a test of one or two replicas, and their names; [] for a clause of another kind."""
+        names, outer, inner = list[str](), [*clause.guards], list[ast.comprehension]()
+        values, items = dict[str, ast.expr](), dict[str, str]()
+        for loop in clause.loops:
+            name = self._name_of_replica(loop, values, items)
+            if name is None:
+                inner.append(ast.comprehension(loop.target, loop.iter, [*loop.ifs], 0))
+            else:
+                names.append(name)
+                (inner[-1].ifs if inner else outer).extend(loop.ifs)
+        if not 1 <= len(names) <= MOST_REPLICA_PARAMETERS:
+            return _test_of_loops(clause), []
+        fails = _negated(_test_of_loops(_Clause((), tuple(inner), clause.test)))
+        fails = ast.BoolOp(ast.And(), [*outer, fails]) if outer else fails
+        found: ast.expr = _Substitution(values, items).visit(deepcopy(_negated(fails)))
+        return found, names
+
+    def _name_of_replica(
+        self, loop: ast.comprehension, values: dict[str, ast.expr], items: dict[str, str]
+    ) -> str | None:
+        """Return the variable of a loop over replicas, or None; note what stands for a replica or its id."""
+        elements, replicas = loop.iter, f"{self._state}.replicas"
+        match elements:
+            case ast.Call(ast.Name(name), [only], []) if name in self._copying:
+                elements = only
+        source = ast.unparse(elements).removesuffix(".keys()")
+        match loop.target:
+            case ast.Name(name) if source == f"{replicas}.values()":
+                return name
+            case ast.Tuple([ast.Name(key), ast.Name(name)]) if source == f"{replicas}.items()":
+                values[key] = ast.Attribute(ast.Name(name, ast.Load()), "id", ast.Load())
+                return name
+            case ast.Name(key) if source == replicas:
+                name = items[f"{replicas}[{key}]"] = f"replica {key}"
+                values[key] = ast.Attribute(ast.Name(name, ast.Load()), "id", ast.Load())
+                return name
+        return None
+
+    def _local(self, test: ast.expr, roles: dict[str, str]) -> ast.expr | None:
+        """Return a test with its replicas and `state.shared` as parameters; None if it reads more of the state."""
+        renaming = _TestToParametersRewriter(self._state, roles)
+        local = renaming.visit(deepcopy(test))
+        return None if renaming.clashes else local
+
+
+def _test_of_loops(clause: _Clause) -> ast.expr:
+    """Return a clause as one expression."""
+    test = clause.test
+    if clause.loops:
+        test = ast.Call(ast.Name("all", ast.Load()), [ast.GeneratorExp(test, [*clause.loops])], [])
+    holds = ast.BoolOp(ast.And(), [*clause.guards]) if len(clause.guards) > 1 else next(iter(clause.guards), None)
+    return test if holds is None else ast.IfExp(holds, test, ast.Constant(value=True))
+
+
+class _TestToParametersRewriter(ast.NodeTransformer):
+    """AST transformer that names replicas and the shared state as parameters."""
+
+    def __init__(self, state: str, roles: dict[str, str]) -> None:
+        self._state, self._roles = state, roles
+        self.clashes = False
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        if isinstance(node.value, ast.Name) and node.value.id == self._state and node.attr == "shared":
+            return ast.copy_location(ast.Name("shared", ast.Load()), node)
+        return self.generic_visit(node)  # type: ignore[return-value]
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        self.clashes |= node.arg in (*self._roles, self._state)
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        is_role = node.id in self._roles
+        stores = isinstance(node.ctx, ast.Store) and (is_role or node.id == self._state)
+        self.clashes |= stores or node.id == self._state or (not is_role and node.id in (*REPLICA_PARAMETERS, "shared"))
+        return ast.copy_location(ast.Name(self._roles[node.id], node.ctx), node) if is_role else node
