@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.calls.handlers import HandlerCaller
-from kraftcheck.explorer.calls.inspection import split_property, tracks_state_reads
+from kraftcheck.explorer.calls.inspection import property_with_tracked_reads, split_property, tracks_state_reads
 from kraftcheck.explorer.calls.proxies import StateProxy
 from kraftcheck.explorer.result import Behaviour, SearchMonitor, SearchRequest, least_transition, step_of_transition
 from kraftcheck.explorer.tables.kernel.codes import MOST_PROPERTIES
@@ -52,7 +52,8 @@ class PropertyPartition(NamedTuple):
 def partition_properties(options: SearchRequest) -> PropertyPartition:
     """Partition the properties and constraints of a search."""
     room = MOST_PROPERTIES - 1  # bits of a mask; Python evaluates the properties beyond these
-    constraints = [c for c in options.constraints if non_local_reason(c) is None][:room]
+    given = options.constraints if len(options.constraints) <= room else _whole_properties(options.constraints)
+    constraints = [c for c in given if non_local_reason(c) is None][:room]
     about_states = _parts_of_properties(options.properties, room - len(constraints))
     local = [p for p in about_states if non_local_reason(p) is None and p.asks != ("message",)][
         : room - len(constraints)
@@ -63,8 +64,13 @@ def partition_properties(options: SearchRequest) -> PropertyPartition:
         tuple(constraints),
         tuple(messages),
         tuple(p for p in about_states if p not in local and p not in messages),
-        tuple(c for c in options.constraints if c not in constraints),
+        tuple(c for c in given if c not in constraints),
     )
+
+
+def _whole_properties(parts: Iterable[Property]) -> list[Property]:
+    """Return the properties that parts are of, each once: Python evaluates whole properties."""
+    return list({part.name: property_with_tracked_reads(part.whole or part) for part in parts}.values())
 
 
 def _parts_of_properties(properties: Iterable[Property], room: int) -> list[Property]:

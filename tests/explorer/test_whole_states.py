@@ -306,6 +306,20 @@ def test_parts_of_a_constraint_have_verdicts_of_their_own(
         assert (found[0], found[1], bool(found[-1])) == (expected[0], expected[1], bool(expected[-1]))
 
 
+def test_constraints_with_more_parts_than_bits(tmp_path: Path) -> None:
+    file, text = tmp_path / "workers.py", MODEL.replace("{constraint}", "True").replace("{invariant}", "True")
+    for number in range(8):
+        most = 3 if number == 7 else 9
+        pairs = PAIRS.format(test=f"< {most}")
+        quantified = f"all(r.done < {most} + state.shared.time for r in state.replicas.values())"
+        text += f"\n    @constraint\n    def c{number}(self, state: State):\n        return {quantified} and {pairs} "
+        text += f"and state.shared.time < {most}\n"
+    file.write_text(text)
+    names = " ".join(f"C{number}" for number in range(8))
+    file.with_suffix(".cfg").write_text(f"CONSTRAINTS Bounded {names}\nINVARIANT Rare\n")
+    assert told(file, "tables") == told(file, "reference")
+
+
 def test_a_chain_of_variables_takes_no_time(tmp_path: Path) -> None:
     lines = ["x0 = state.shared.time", *(f"x{n} = x{n - 1} + x{n - 1}" for n in range(1, 40))]
     body = f"\n{' ' * 8}".join([*lines, "return all(r.done < 3 + x39 for r in state.replicas.values())"])
