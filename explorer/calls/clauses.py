@@ -22,7 +22,7 @@ MOST_REPLICA_PARAMETERS = len(REPLICA_PARAMETERS)
 USUAL_PARAMETERS = 2  # of a property over one state: `self` and `state`
 BUILTINS_IN_CLAUSES = {"all", "any", "bool", "isinstance", "len", "sum"}
 COPYING_FUNCTIONS = {"frozenset": frozenset, "list": list, "ordered": ordered, "set": set, "tuple": tuple}
-_REVEALING_FUNCTIONS = {"__class__", "dir", "eval", "exec", "globals", "locals", "super", "vars"}
+_REFUSED_NAMES = {"__class__", "dir", "eval", "exec", "globals", "inboxes", "locals", "super", "vars"}
 MOST_NODES_OF_CLAUSES = 4_000
 _CERTAIN_PARTS = {
     "state.shared",
@@ -205,10 +205,8 @@ def _clauses_of_statements(body: list[ast.stmt], path: _Clause) -> Iterator[_Cla
     """Yield the clauses of statements that return False if a test fails; among them, that nothing raises an error."""
     for number, statement in enumerate(body):
         match statement:
-            case ast.Return():
-                yield from _clauses_of_return(statement.value, path)
-                return
-            case ast.Continue():
+            case ast.Return() | ast.Continue():
+                yield from _clauses_of_end(statement, path)
                 return
             case ast.Assign([ast.Name(name)], value) if _is_repeatable(value):
                 yield from path.evaluating(value)
@@ -216,6 +214,8 @@ def _clauses_of_statements(body: list[ast.stmt], path: _Clause) -> Iterator[_Cla
                 return
             case ast.If():
                 yield from _clauses_of_branch(statement, path)
+                if _leaves([statement]):
+                    return
                 path = _path_after_branch(statement, path)
             case ast.For(target, elements, inner, []):
                 if not _is_certain(elements):
@@ -232,10 +232,11 @@ def _clauses_of_branch(branch: ast.If, path: _Clause) -> Iterator[_Clause]:
     yield from _clauses_of_statements(branch.orelse, path.guarded(_negated(branch.test)))
 
 
-def _clauses_of_return(value: ast.expr | None, path: _Clause) -> Iterator[_Clause]:
-    if value is None or (path.loops and not _is_false(value)):
-        raise NoClausesError("a loop ends with another value than False")
-    yield from _clauses_of_test(value, path)
+def _clauses_of_end(statement: ast.Return | ast.Continue, path: _Clause) -> Iterator[_Clause]:
+    if isinstance(statement, ast.Return):
+        if statement.value is None or (path.loops and not _is_false(statement.value)):
+            raise NoClausesError("a loop ends with another value than False")
+        yield from _clauses_of_test(statement.value, path)
 
 
 def _path_after_branch(branch: ast.If, path: _Clause) -> _Clause:
@@ -270,8 +271,9 @@ def _is_false(value: ast.expr | None) -> bool:
 
 def _with_value(name: str, value: ast.expr, statements: list[ast.stmt]) -> list[ast.stmt]:
     """Return statements with the value of a variable in its place."""
+    stored = {part for one in stored_names(statements) for part in (one, one.partition(" ")[0])}  # loops leave theirs
     changed = {name} & _names_perhaps_changed(statements) if isinstance(value, _MUTABLE_VALUES) else set[str]()
-    if changed or not {name, *loaded_names(value)}.isdisjoint(stored_names(statements)):
+    if changed or not {name, *loaded_names(value)}.isdisjoint(stored):
         raise NoClausesError("a variable may change")
     made = [_Substitution({name: value}).visit(deepcopy(one)) for one in statements]
     if sum(1 for one in made for _ in ast.walk(one)) > MOST_NODES_OF_CLAUSES:
@@ -297,7 +299,9 @@ def _is_repeatable(value: ast.expr) -> bool:
     """Whether an expression may be evaluated again in place of its variable; iterators may be read only once."""
     calls = nodes_of_type(value, ast.Call)
     names = [call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func) for call in calls]
-    return not isinstance(value, ast.GeneratorExp) and _REPEATABLE_CALLS.issuperset(names)
+    read_at_once = {id(one) for call in calls for one in call.args}
+    generators = nodes_of_type(value, ast.GeneratorExp)
+    return all(id(one) in read_at_once for one in generators) and _REPEATABLE_CALLS.issuperset(names)
 
 
 class _Substitution(ast.NodeTransformer):
@@ -379,7 +383,8 @@ class StatePartFinder:
         parameters = [one.arg for one in nodes_of_type(definition.args, ast.arg)]
         self._copying = {name for name, one in COPYING_FUNCTIONS.items() if function.__globals__.get(name, one) is one}
         own = {*function.__globals__, *function.__code__.co_freevars, *parameters, *stored_names([definition])}
-        refused = not _REVEALING_FUNCTIONS.isdisjoint(loaded_names(definition))
+        attributes = {one.attr for one in nodes_of_type(definition, ast.Attribute)}
+        refused = not _REFUSED_NAMES.isdisjoint(attributes | loaded_names(definition))
         is_usual = [one.arg for one in definition.args.args] == parameters and len(parameters) == USUAL_PARAMETERS
         clashes = not own.isdisjoint(BUILTINS_IN_CLAUSES) or not {*REPLICA_PARAMETERS, "shared"}.isdisjoint(parameters)
         if refused or clashes or not is_usual or nodes_of_type(definition, ast.NamedExpr):
