@@ -31,8 +31,11 @@ _CERTAIN_PARTS = {
 }
 """Parts of a state that any state has."""
 _LEAVING_STATEMENTS = (ast.Return, ast.Continue)
-_MUTABLE_VALUES = (ast.Call, ast.Dict, ast.DictComp, ast.List, ast.ListComp, ast.Set, ast.SetComp)
-_REPEATABLE_CALLS = {*COPYING_FUNCTIONS, *BUILTINS_IN_CLAUSES, "get", "items", "keys", "max", "min", "values"}
+_COMPREHENSIONS = (ast.GeneratorExp, ast.ListComp, ast.SetComp)
+_IMMUTABLE_NODES = (
+    *(ast.Attribute, ast.BinOp, ast.BoolOp, ast.Compare, ast.Constant, ast.IfExp, ast.Name, ast.Subscript, ast.UnaryOp),
+    *(ast.boolop, ast.cmpop, ast.comprehension, ast.expr_context, ast.operator, ast.unaryop),
+)
 
 
 class NoClausesError(Exception):
@@ -159,18 +162,18 @@ def _parse_universal_quantifier(test: ast.expr) -> tuple[ast.expr, list[ast.comp
 def _clause_of_pairs(test: ast.expr, path: _Clause) -> _Clause | None:
     """Return the clause of a test that a set has at most one element, or that one replica at most passes; or None."""
     match test:
-        case ast.Compare(ast.Call(ast.Name("len" | "sum"), [made], []), [ast.LtE()], [ast.Constant(1)]):
+        case ast.Compare(ast.Call(ast.Name(function), [made], []), [ast.LtE()], [ast.Constant(1)]):
             pass
-        case ast.Compare(ast.Call(ast.Name("len" | "sum"), [made], []), [ast.Lt()], [ast.Constant(2)]):
+        case ast.Compare(ast.Call(ast.Name(function), [made], []), [ast.Lt()], [ast.Constant(2)]):
             pass
         case _:
             return None
-    match made:
-        case ast.SetComp(element, [ast.comprehension(ast.Name(name), elements, ifs)]):
+    match function, made:
+        case "len", ast.SetComp(element, [ast.comprehension(ast.Name(name), elements, ifs)]):
             return _clause_of_equal_elements(name, elements, element, ifs, path)
-        case ast.ListComp(ast.Name(same), [ast.comprehension(ast.Name(name), elements, ifs)]) if same == name:
+        case "len", ast.ListComp(ast.Name(same), [ast.comprehension(ast.Name(name), elements, ifs)]) if same == name:
             pass
-        case ast.GeneratorExp(ast.Constant(1), [ast.comprehension(ast.Name(name), elements, ifs)]):
+        case "sum", ast.GeneratorExp(ast.Constant(1), [ast.comprehension(ast.Name(name), elements, ifs)]):
             pass
         case _:
             return None
@@ -241,12 +244,11 @@ def _clauses_of_end(statement: ast.Return | ast.Continue, path: _Clause) -> Iter
 
 def _path_after_branch(branch: ast.If, path: _Clause) -> _Clause:
     """Return the path of the statements that follow an `if`."""
-    if _leaves(branch.body):
-        return path.guarded(_negated(branch.test))
-    if _leaves(branch.orelse):
-        return path.guarded(branch.test)
-    if _may_leave(branch.body) or _may_leave(branch.orelse):
-        raise NoClausesError("a branch may leave")
+    for body, guard in ((branch.body, _negated(branch.test)), (branch.orelse, branch.test)):
+        if _leaves(body):
+            path = path.guarded(guard)
+        elif _may_leave(body):
+            raise NoClausesError("a branch may leave")
     return path
 
 
@@ -272,36 +274,57 @@ def _is_false(value: ast.expr | None) -> bool:
 def _with_value(name: str, value: ast.expr, statements: list[ast.stmt]) -> list[ast.stmt]:
     """Return statements with the value of a variable in its place."""
     stored = {part for one in stored_names(statements) for part in (one, one.partition(" ")[0])}  # loops leave theirs
-    changed = {name} & _names_perhaps_changed(statements) if isinstance(value, _MUTABLE_VALUES) else set[str]()
-    if changed or not {name, *loaded_names(value)}.isdisjoint(stored):
+    is_collection = isinstance(value, ast.ListComp | ast.SetComp)
+    changes = (is_collection and not _is_only_read(name, statements)) or _is_identity_used(name, value, statements)
+    if changes or not {name, *loaded_names(value)}.isdisjoint(stored):
         raise NoClausesError("a variable may change")
     made = [_Substitution({name: value}).visit(deepcopy(one)) for one in statements]
-    if sum(1 for one in made for _ in ast.walk(one)) > MOST_NODES_OF_CLAUSES:
+    if len([*chain(*map(ast.walk, made))]) > MOST_NODES_OF_CLAUSES:
         raise NoClausesError("too many nodes")
     return made
 
 
-def _names_perhaps_changed(statements: list[ast.stmt]) -> set[str]:
-    """Return the variables whose methods or identity are used, or that functions other than Python's get."""
-    found = set[str]()
+def _is_only_read(name: str, statements: list[ast.stmt]) -> bool:
+    """Whether statements only take the length of a collection, search it, or loop over its elements."""
+    loads = reads = 0
     for node in chain(*map(ast.walk, statements)):
+        loads += isinstance(node, ast.Name) and node.id == name
         match node:
-            case ast.Attribute(ast.Name(owner)):
-                found.add(owner)
-            case ast.Compare(_, operators) if any(isinstance(one, ast.Is | ast.IsNot) for one in operators):
-                found |= loaded_names(node)
-            case ast.Call(function, arguments) if ast.unparse(function) not in _REPEATABLE_CALLS:
-                found.update(*map(loaded_names, arguments))
-    return found
+            case ast.Call(ast.Name("len"), [ast.Name(read)], []) | ast.comprehension(_, ast.Name(read)):
+                reads += read == name
+            case ast.For(_, ast.Name(read)) | ast.Compare(_, [ast.In() | ast.NotIn()], [ast.Name(read)]):
+                reads += read == name
+    return loads == reads
+
+
+def _is_identity_used(name: str, value: ast.expr, statements: list[ast.stmt]) -> bool:
+    """Whether statements compare a variable by `is` that is another object whenever its value is evaluated."""
+    if isinstance(value, ast.Name | ast.Attribute | ast.Constant):
+        return False
+    compared = [one for root in statements for one in ast.walk(root) if isinstance(one, ast.Compare)]
+    return any(
+        name in loaded_names(one) for one in compared if any(isinstance(kind, ast.Is | ast.IsNot) for kind in one.ops)
+    )
 
 
 def _is_repeatable(value: ast.expr) -> bool:
-    """Whether an expression may be evaluated again in place of its variable; iterators may be read only once."""
-    calls = nodes_of_type(value, ast.Call)
-    names = [call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func) for call in calls]
-    read_at_once = {id(one) for call in calls for one in call.args}
-    generators = nodes_of_type(value, ast.GeneratorExp)
-    return all(id(one) in read_at_once for one in generators) and _REPEATABLE_CALLS.issuperset(names)
+    """Whether an expression has an immutable value, or makes a list or set: it may be evaluated for each use."""
+    inner = [one for call in nodes_of_type(value, ast.Call) for one in call.args if _is_call_for_number(call)]
+    inside = {id(node) for one in inner for node in ast.walk(one)} | {id(value)}
+    nodes = [node for node in ast.walk(value) if not (isinstance(node, _COMPREHENSIONS) and id(node) in inside)]
+    return not isinstance(value, ast.GeneratorExp) and all(map(_is_node_of_immutable, nodes))
+
+
+def _is_node_of_immutable(node: ast.AST) -> bool:
+    if isinstance(node, ast.Call):
+        return _is_call_for_number(node) or _is_certain(node)
+    return isinstance(node, _IMMUTABLE_NODES)
+
+
+def _is_call_for_number(call: ast.Call) -> bool:
+    """Whether a call of a function of Python returns a number or a bool."""
+    usual = isinstance(call.func, ast.Name) and call.func.id in BUILTINS_IN_CLAUSES and not call.keywords
+    return usual and (len(call.args) == 1 or ast.unparse(call.func) == "isinstance")
 
 
 class _Substitution(ast.NodeTransformer):
@@ -332,13 +355,21 @@ class _UniqueNames(ast.NodeTransformer):
         self._count += 1
         self._scopes.append({name: f"{name} {self._count}" for name in names})
 
+    def _open_target(self, target: ast.expr) -> None:
+        names = [one.id for one in ast.walk(target) if isinstance(one, ast.Name)]
+        if len(names) > len({*names}):
+            raise NoClausesError("a target has one name twice")
+        self._open(names)
+
     def visit_Name(self, node: ast.Name) -> ast.Name:
         found = next((scope[node.id] for scope in reversed(self._scopes) if node.id in scope), node.id)
         return ast.copy_location(ast.Name(found, node.ctx), node)
 
     def visit_For(self, node: ast.For) -> ast.For:
+        if not stored_names([node.target]).isdisjoint(chain(*map(assigned_names, node.body))):
+            raise NoClausesError("a loop changes its variable")
         elements, after = self.visit(node.iter), [self.visit(one) for one in node.orelse]
-        self._open(stored_names([node.target]))
+        self._open_target(node.target)
         made = ast.For(self.visit(node.target), elements, [self.visit(one) for one in node.body], after)
         self._scopes.pop()
         return ast.copy_location(made, node)
@@ -358,7 +389,7 @@ class _UniqueNames(ast.NodeTransformer):
         opened = len(self._scopes)
         for loop in node.generators:
             loop.iter = self.visit(loop.iter)
-            self._open(stored_names([loop.target]))
+            self._open_target(loop.target)
             loop.target, loop.ifs = self.visit(loop.target), [self.visit(one) for one in loop.ifs]
         for name in ("key", "value", "elt"):
             if hasattr(node, name):
@@ -376,13 +407,19 @@ class StatePart(NamedTuple):
     asks: tuple[str, ...]
 
 
+def _copying_functions(names: Mapping[str, Any]) -> set[str]:
+    """Return the names of functions that copy a collection, unless they mean something else."""
+    return {name for name, one in COPYING_FUNCTIONS.items() if names.get(name, one) is one}
+
+
 class StatePartFinder:
     """Finds the parts of a property over one state, from the definition of its function."""
 
     def __init__(self, function: Any, definition: ast.FunctionDef) -> None:
         parameters = [one.arg for one in nodes_of_type(definition.args, ast.arg)]
-        self._copying = {name for name, one in COPYING_FUNCTIONS.items() if function.__globals__.get(name, one) is one}
-        own = {*function.__globals__, *function.__code__.co_freevars, *parameters, *stored_names([definition])}
+        inner = {*function.__code__.co_freevars, *parameters, *stored_names([definition])}
+        own = {*function.__globals__, *inner}
+        self._copying = _copying_functions(function.__globals__) - inner
         attributes = {one.attr for one in nodes_of_type(definition, ast.Attribute)}
         refused = not _REFUSED_NAMES.isdisjoint(attributes | loaded_names(definition))
         is_usual = [one.arg for one in definition.args.args] == parameters and len(parameters) == USUAL_PARAMETERS
@@ -407,6 +444,9 @@ class StatePartFinder:
             shared = self._local(test, {})
             yield StatePart(test, ("state",)) if shared is None else StatePart(shared, ("shared",))
             return
+        first = next(number for number, loop in enumerate(clause.loops) if self._name_of_replica(loop, {}, {}))
+        if clause.guards or first:  # there may be no replica
+            yield from self._parts_of_clause(_Clause(clause.guards, clause.loops[:first]))
         for roles in dict.fromkeys((REPLICA_PARAMETERS[:1], REPLICA_PARAMETERS[: len(names)])):
             # one role for both: a replica with itself
             local = self._local(test, dict(zip(names, roles * MOST_REPLICA_PARAMETERS, strict=False)))

@@ -56,6 +56,9 @@ class Workers(Protocol):
         if shared.time < 1:
             yield consume(me).put(time=shared.time + 1)
 
+    def dup(self, done, into):
+        return done in into or into.add(done)
+
     def calm(self, worker):
         return worker.done < 2 or worker.limit is None
 
@@ -261,6 +264,27 @@ def test_random_loops_agree_with_the_reference(examples: int, tmp_path: Path, mo
         "return len({[r.done > 9] for r in state.replicas.values() if r.done > 1}) <= 1 "
         "and all(r.done < 3 for r in state.replicas.values())",
         "return all(r.done < 1 or super().calm(r) for r in state.replicas.values())",
+        "for r in state.replicas.values():\n    if r.done > 5: return False\n    elif r.id > 0: continue\n"
+        "    if r.done > 1: return False\nreturn True",
+        "if state.shared.time > 5: return False\nelif state.shared.last == 1: return True\n"
+        "return all(r.done < 2 for r in state.replicas.values())",
+        "for r in state.replicas.values():\n    if r.done:\n        if r.id > 0: continue\n    else: continue\n"
+        "    if r.done > 1: return False\nreturn True",
+        "return sum({r.done for r in state.replicas.values() if r.done == 2}) <= 1",
+        "return sum([r for r in state.replicas.values() if r.done > 1 and r.id == 1]) <= 1",
+        "for k, r in state.replicas.items():\n    for r in state.replicas.values(): pass\n"
+        "    if k != r.id and r.done > 1: return False\nreturn True",
+        "for k, r in state.replicas.items():\n    if k == 0: r = state.replicas[1]\n"
+        "    if k != r.id and r.done > 1: return False\nreturn True",
+        "return all(r in (0, 1, 2) for r, r in state.replicas.items() if state.shared.time)",
+        "for _, _ in state.replicas.items():\n    if _ == 1: return False\nreturn True",
+        "seen = set()\nreturn not any(self.dup(r.done, into=seen) for r in state.replicas.values() if r.done > 1)",
+        "seen = set()\nfor r in state.replicas.values():\n    for s in [seen]:\n"
+        "        if r.done > 1 and (r.done in s or s.add(r.done)): return False\nreturn True",
+        "seen = None or set()\nreturn not any(r.done in seen or seen.add(r.done) for r in state.replicas.values())",
+        "p = (state.shared.time, 1)\nreturn all(r.done < 3 for r in state.replicas.values()) and p is p",
+        "low = [r for r in state.replicas.values() if r.done]\nlow.pop() if low else None\nreturn len(low) < 2",
+        "low = [r for r in state.replicas.values() if r.done]\nreturn len(low) < 3 or not low.clear()",
         "if state.shared.time > 1:\n    return True\nelse:\n"
         "    return all(r.done < 2 for r in state.replicas.values())\nreturn False",
         "r = state.shared\nfor r in state.replicas.values(): pass\nreturn all(r.done < 2 for _ in state.replicas)",
@@ -324,6 +348,44 @@ def test_constraints_with_more_parts_than_bits(tmp_path: Path) -> None:
     names = " ".join(f"C{number}" for number in range(8))
     file.with_suffix(".cfg").write_text(f"CONSTRAINTS Bounded {names}\nINVARIANT Rare\n")
     assert told(file, "tables") == told(file, "reference")
+
+
+LATE = """
+from kraftcheck import *
+
+class Node(Record):
+    id: int
+    v: int = 0
+
+class Env(Record):
+    n: int = 0
+
+class Late(Protocol):
+    def initial(self):
+        yield self.start([], Env())
+
+    @internal
+    def grow(self, me: Node, shared: Env):
+        if shared.n < 5:
+            yield become(me.but(v=me.v + 1)).put(n=shared.n + 1)
+
+    @environment
+    def tick(self, shared: Env):
+        if shared.n < 5:
+            yield Step().put(n=shared.n + 1) if shared.n != 2 else Step().put(n=3).write(Node(0))
+
+    @invariant
+    def rare(self, state: State):
+        return 1 // (1 - state.shared.n) > 5 or all(r.v < 9 for r in state.replicas.values())
+"""
+
+
+def test_guards_are_evaluated_without_replicas(tmp_path: Path) -> None:
+    file = tmp_path / "late.py"
+    file.write_text(LATE)
+    for engine in ("tables", "reference"):
+        with pytest.raises(RaisedError, match="ZeroDivisionError"):
+            load(f"{file}:Late").check(engine=engine, deadlock=False)
 
 
 def test_a_chain_of_variables_takes_no_time(tmp_path: Path) -> None:
