@@ -335,7 +335,7 @@ def test_the_time_limit_ends_an_endless_call(tmp_path: Path, at: str, command: s
     """The last state before the call counts, and the note names the method."""
     (tmp_path / "endless.py").write_text(ENDLESS)
     (tmp_path / "endless.cfg").write_text(f'CONSTANT At = "{at}"\nINVARIANT Small\nCHECK_DEADLOCK FALSE\n')
-    words = (command, tmp_path / "endless.py:Endless", "--config", tmp_path / "endless.cfg", "--time-limit", "0.5")
+    words = (command, tmp_path / "endless.py:Endless", "--config", tmp_path / "endless.cfg", "--time-limit", "1.5")
     began = time.monotonic()
     with running(*words, "--quiet") as process:
         printed, _ = process.communicate(timeout=10 * SECONDS)
