@@ -24,7 +24,7 @@ from copy import deepcopy
 from dataclasses import replace
 from dis import Instruction, get_instructions, opmap
 from functools import wraps
-from itertools import chain, islice, pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -59,14 +59,16 @@ class WholeStateNeededError(UnansweredRead):
         self.name = name
 
 
-def request_with_split_constraints(options: SearchRequest, whole: set[str]) -> SearchRequest:
-    """Return a search whose constraints over whole states are in parts, except those named in `whole`.
+def request_with_tracked_reads(options: SearchRequest, whole: set[str]) -> SearchRequest:
+    """Return a search that tracks the reads of its properties and constraints over whole states.
 
-    The reads of other parts, and those of invariants over whole states, are tracked.
+    Those named in `whole` are evaluated on each state.
     """
-    constraints = [[one] if one.name in whole else split_property(one) for one in options.constraints]
-    properties = [one if one.name in whole else property_with_tracked_reads(one) for one in options.properties]
-    return replace(options, constraints=tuple(chain(*constraints)), properties=tuple(properties))
+    constraints, properties = (
+        tuple(one if one.name in whole else property_with_tracked_reads(one) for one in some)
+        for some in (options.constraints, options.properties)
+    )
+    return replace(options, constraints=constraints, properties=properties)
 
 
 def tracks_state_reads(prop: Property) -> bool:

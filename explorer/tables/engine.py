@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from kraftcheck.explorer.calls.inspection import WholeStateNeededError, request_with_split_constraints
+from kraftcheck.explorer.calls.inspection import WholeStateNeededError, request_with_tracked_reads
 from kraftcheck.explorer.request import drop_unsound_symmetry_with_notes, require_supported
 from kraftcheck.explorer.result import Result, SearchRequest
 from kraftcheck.explorer.tables import searches
@@ -22,7 +22,7 @@ def explore(protocol: Protocol, options: SearchRequest) -> Result:
     whole: set[str] = set()
     while True:
         try:
-            result: Result = order.search(protocol, request_with_split_constraints(options, whole))
+            result: Result = order.search(protocol, request_with_tracked_reads(options, whole))
         except WholeStateNeededError as error:
             whole.add(error.name)
             if options.checkpoint is not None:

@@ -16,7 +16,7 @@ of the abstract protocol are computed once for each abstract state.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.calls.handlers import HandlerCaller
-from kraftcheck.explorer.calls.inspection import property_with_tracked_reads, split_property, tracks_state_reads
+from kraftcheck.explorer.calls.inspection import split_property, tracks_state_reads
 from kraftcheck.explorer.calls.proxies import StateProxy
 from kraftcheck.explorer.result import Behaviour, SearchMonitor, SearchRequest, least_transition, step_of_transition
 from kraftcheck.explorer.tables.kernel.codes import MOST_PROPERTIES
@@ -50,15 +50,14 @@ class PropertyPartition(NamedTuple):
 
 
 def partition_properties(options: SearchRequest) -> PropertyPartition:
-    """Partition the properties and constraints of a search."""
+    """Partition the properties and constraints of a search, those of whole states in parts."""
     room = MOST_PROPERTIES - 1  # bits of a mask; Python evaluates the properties beyond these
-    given = options.constraints if len(options.constraints) <= room else _whole_properties(options.constraints)
+    given = _in_parts(options.constraints, room)
     constraints = [c for c in given if non_local_reason(c) is None][:room]
-    about_states = _parts_of_properties(options.properties, room - len(constraints))
-    local = [p for p in about_states if non_local_reason(p) is None and p.asks != ("message",)][
-        : room - len(constraints)
-    ]
-    messages = [p for p in about_states if p.asks == ("message",)][: room - len(constraints) - len(local)]
+    room -= len(constraints)
+    about_states = _in_parts([p for p in options.properties if not p.over_steps], room)
+    local = [p for p in about_states if non_local_reason(p) is None and p.asks != ("message",)][:room]
+    messages = [p for p in about_states if p.asks == ("message",)][: room - len(local)]
     return PropertyPartition(
         tuple(local),
         tuple(constraints),
@@ -68,16 +67,10 @@ def partition_properties(options: SearchRequest) -> PropertyPartition:
     )
 
 
-def _whole_properties(parts: Iterable[Property]) -> list[Property]:
-    """Return the properties that parts are of, each once: Python evaluates whole properties."""
-    return list({part.name: property_with_tracked_reads(part.whole or part) for part in parts}.values())
-
-
-def _parts_of_properties(properties: Iterable[Property], room: int) -> list[Property]:
-    """Return the properties of states, those of whole states in parts if there is room for all."""
-    whole = [p for p in properties if not p.over_steps]
-    parts = [part for p in whole for part in (split_property(p) if tracks_state_reads(p) else [p])]
-    return parts if len(parts) <= room else whole
+def _in_parts(properties: Sequence[Property], room: int) -> Sequence[Property]:
+    """Return properties, those of whole states in parts if there is room for all: Python evaluates whole properties."""
+    parts = [part for p in properties for part in (split_property(p) if tracks_state_reads(p) else [p])]
+    return parts if len(parts) <= room else properties
 
 
 def non_local_reason(prop: Property) -> str | None:

@@ -562,7 +562,7 @@ class Property:
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
-        """The unique key among the properties of a protocol: values of different types may have equal texts."""
+        """The unique key among the properties of a protocol and their parts: unequal values may have equal texts."""
         return self.name, self.only, typed_key(self.fixed), self.asks if self.whole else None
 
     def with_values(self, values: Mapping[str, Value]) -> Property:
