@@ -6,13 +6,14 @@ called once for each combination of values of the parts of a state that it reads
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import permutations
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.calls.handlers import MissingRead
+from kraftcheck.explorer.calls.inspection import WholeStateNeededError, split_property
 from kraftcheck.explorer.calls.proxies import DeltaStep, SharedRecordProxy, StateProxy
 from kraftcheck.explorer.symbolic.handler_cache import HandlerRead
 from kraftcheck.explorer.symbolic.relations import (
@@ -137,6 +138,8 @@ class RefinementEvaluator:
 
 MOST_WHOLE_STATES = 100_000
 """Most states on which a property that reads whole states is evaluated, one by one."""
+MOST_OBSERVED_STATES = 1_000
+"""Most states on which a probe observes a property that is evaluated in parts: each is searched in the diagram."""
 
 
 class PropertyBinding(NamedTuple):
@@ -153,9 +156,11 @@ class StateChecks:
     def __init__(self, space: StateSpace, semantics: Semantics) -> None:
         self._space = space
         self._semantics = semantics
-        self._bad: dict[tuple[str, PropertyBinding], list[Event]] = defaultdict(list)
-        self._reads: dict[tuple[str, PropertyBinding], tuple[LevelAndMap, ...]] = {}
-        self._numbers: dict[tuple[str, PropertyBinding, tuple[LevelAndMap, ...]], int] = {}
+        self._parts: dict[str, list[Property]] = {}
+        self._observed: Counter[str] = Counter()
+        self._bad: dict[tuple[Any, PropertyBinding], list[Event]] = defaultdict(list)
+        self._reads: dict[tuple[Any, PropertyBinding], tuple[LevelAndMap, ...]] = {}
+        self._numbers: dict[tuple[Any, PropertyBinding, tuple[LevelAndMap, ...]], int] = {}
 
     def within(self, constraints: Iterable[Property], states: int) -> int:
         """Return the states of a set that satisfy all constraints."""
@@ -165,14 +170,29 @@ class StateChecks:
 
     def violating(self, prop: Property, states: int) -> int:
         """Return the states of a set that violate a property."""
-        if "state" in prop.asks:
+        if self.reads_whole_states(prop):
             return self._one_by_one(prop, states)
         found, store = EMPTY_SET, self._space.store
-        for binding in self._bindings(prop):
-            bad = self._bad[prop.name, binding]
-            bad += self._events(prop, binding, states)
-            found = store.union(found, self._space.enabled(states, bad))
+        try:
+            for part in self._parts_of(prop):
+                for binding in self._bindings(part):
+                    bad = self._bad[part.key, binding]
+                    bad += self._events(part, binding, states)
+                    found = store.union(found, self._space.enabled(states, bad))
+        except WholeStateNeededError:  # a part raised an error: the property may hold nevertheless
+            self._parts[prop.name] = []
+            return self._one_by_one(prop, states)
         return found
+
+    def reads_whole_states(self, prop: Property) -> bool:
+        """Whether a property reads whole states, and is not divided into parts that read less."""
+        return any("state" in part.asks for part in self._parts_of(prop) or (prop,))
+
+    def _parts_of(self, prop: Property) -> list[Property]:
+        """Return the parts of a property over whole states; [] if they cannot be evaluated."""
+        if prop.name not in self._parts:
+            self._parts[prop.name] = split_property(prop)
+        return self._parts[prop.name]
 
     def _one_by_one(self, prop: Property, states: int) -> int:
         store, variables = self._space.store, self._space.variables
@@ -225,33 +245,52 @@ class StateChecks:
         # them raises MissingRead: its dimensions are added, and the set is projected again. `seen` holds the vectors of
         # earlier calls, so each vector is evaluated once in a search.
         while True:
-            dims = tuple(dict.fromkeys((*base.values(), *spent.values(), *self._reads.get((prop.name, binding), ()))))
+            dims = tuple(dict.fromkeys((*base.values(), *spent.values(), *self._reads.get((prop.key, binding), ()))))
             try:
                 if not dims:
                     if not self._holds(prop, base, {}):
                         yield ()
                     return
-                key = (prop.name, binding, dims)
+                key = (prop.key, binding, dims)
                 if key not in self._numbers:
                     self._numbers[key] = space.learning.watches.projection(sorted(dims))
                 number = self._numbers[key]
                 seen = space.store.arrays.watch_known
                 projected = space.store.project(states, number)
                 new = space.store.difference(projected, int(seen[number]))
-                bad: list[Combination] = []
+                bad, evaluated = list[Combination](), list[Combination]()
 
-                def look(found: Combination, bad: list[Combination] = bad) -> None:
+                def look(
+                    found: Combination, bad: list[Combination] = bad, evaluated: list[Combination] = evaluated
+                ) -> None:
                     if not self._holds(prop, base, found):
                         bad.append(found)
+                    if prop.whole is not None and len(evaluated) < MOST_OBSERVED_STATES:
+                        evaluated.append(found)
 
                 space.learning.watches.each(number, tuple(sorted(dims)), new, look)
+                self._observe(prop, states, evaluated)
                 seen[number] = space.store.union(int(seen[number]), projected)
                 yield from (self._guards(found) for found in bad)
                 return
             except MissingRead as missing:
-                known = self._reads.get((prop.name, binding), ())
+                known = self._reads.get((prop.key, binding), ())
                 more = space.learning.dims.more(missing.read, known)
-                self._reads[prop.name, binding] = tuple(dict.fromkeys((*known, *more)))
+                self._reads[prop.key, binding] = tuple(dict.fromkeys((*known, *more)))
+
+    def _observe(self, part: Property, states: int, evaluated: list[Combination]) -> None:
+        """Let the probe of a part's property evaluate it on a state with each of some inputs."""
+        space, probes = self._space, self._semantics.protocol.probes
+        for found in evaluated:
+            probe = probes.get(part.name)
+            if probe is None or not probe.never():
+                break
+            self._observed[part.name] += 1
+            if self._observed[part.name] > MOST_OBSERVED_STATES:
+                del probes[part.name]  # its coverage is unknown
+                break
+            state = space.variables.decode(space.store.one_of(space.enabled(states, [self._guards(found)])))
+            self._semantics.holds(part.whole, state)
 
     def _holds(self, prop: Property, base: dict[str, LevelAndMap], found: Combination) -> bool:
         labels, learning = self._space.labels, self._space.learning

@@ -300,7 +300,8 @@ class ViolationFinder:
         """Check the known states, except for properties that read whole states; schedule the next early check."""
         began = time.monotonic()
         try:
-            return self._of([prop for prop in self._options.properties if "state" not in prop.asks], states, more)
+            local = [prop for prop in self._options.properties if not self.states.reads_whole_states(prop)]
+            return self._of(local, states, more)
         finally:
             now = time.monotonic()
             self._not_before = now + CHECK_TIME_MULTIPLE * (now - began)
