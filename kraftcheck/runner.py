@@ -113,14 +113,18 @@ def _search_with_probes(job: SearchJob, search: Callable[[], Result]) -> Result:
     watched = install_probes(protocol, (*options.properties, *options.reachable)) if is_local else []
     try:
         result = search()
-        known = is_local and all(protocol.probes.get(one.prop.name) is one for one in watched)
+        known = [one for one in watched if protocol.probes.get(one.prop.name) is one]
     finally:
         for one in watched:
             protocol.probes.pop(one.prop.name, None)
     with suppress(KeyboardInterrupt):  # an interruption must not lose the search's result
         result.warnings += lint(protocol, complete=result.complete)
-    if known:
-        _note_vacuity(protocol, options, result, watched)
+    if is_local:
+        _note_vacuity(protocol, options, result, known)
+    if len(known) < len(watched):
+        result.vacuous = result.never_evaluated = None
+        names = ", ".join(one.prop.name for one in watched if one not in known)
+        result.notes.append(f"whether a property holds vacuously is not known: {names}")
     return result
 
 

@@ -6,6 +6,7 @@ called once for each combination of values of the parts of a state that it reads
 
 from __future__ import annotations
 
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -138,8 +139,8 @@ class RefinementEvaluator:
 
 MOST_WHOLE_STATES = 100_000
 """Most states on which a property that reads whole states is evaluated, one by one."""
-MOST_OBSERVED_STATES = 1_000
-"""Most states on which a probe observes a property that is evaluated in parts: each is searched in the diagram."""
+MOST_OBSERVED_STATES, OBSERVATION_SECONDS = 10_000, 5.0
+"""Limits, for each property in parts, on evaluations with its probe: each searches a state in the diagram."""
 
 
 class PropertyBinding(NamedTuple):
@@ -158,6 +159,7 @@ class StateChecks:
         self._semantics = semantics
         self._parts: dict[str, list[Property]] = {}
         self._observed: Counter[str] = Counter()
+        self._observation_seconds: dict[str, float] = defaultdict(float)
         self._bad: dict[tuple[Any, PropertyBinding], list[Event]] = defaultdict(list)
         self._reads: dict[tuple[Any, PropertyBinding], tuple[LevelAndMap, ...]] = {}
         self._numbers: dict[tuple[Any, PropertyBinding, tuple[LevelAndMap, ...]], int] = {}
@@ -265,7 +267,7 @@ class StateChecks:
                 ) -> None:
                     if not self._holds(prop, base, found):
                         bad.append(found)
-                    if prop.whole is not None and len(evaluated) < MOST_OBSERVED_STATES:
+                    if prop.whole is not None and len(evaluated) <= MOST_OBSERVED_STATES:
                         evaluated.append(found)
 
                 space.learning.watches.each(number, tuple(sorted(dims)), new, look)
@@ -285,12 +287,14 @@ class StateChecks:
             probe = probes.get(part.name)
             if probe is None or not probe.never():
                 break
+            began, seconds = time.perf_counter(), self._observation_seconds
             self._observed[part.name] += 1
-            if self._observed[part.name] > MOST_OBSERVED_STATES:
+            if self._observed[part.name] > MOST_OBSERVED_STATES or seconds[part.name] > OBSERVATION_SECONDS:
                 del probes[part.name]  # its coverage is unknown
                 break
             state = space.variables.decode(space.store.one_of(space.enabled(states, [self._guards(found)])))
             self._semantics.holds(part.whole, state)
+            seconds[part.name] += time.perf_counter() - began
 
     def _holds(self, prop: Property, base: dict[str, LevelAndMap], found: Combination) -> bool:
         labels, learning = self._space.labels, self._space.learning

@@ -475,6 +475,21 @@ def test_symbolic_sets_are_evaluated_in_parts(
     assert [note for note in expected.notes if note.startswith("never evaluated")] == notes
 
 
+def test_coverage_is_unknown_after_too_many_evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "sets.py"
+    vacuous = "not any(a.id < 9 for a in state.replicas.values() if len(a.seen) > 4)"
+    file.write_text(SETS.replace("{invariant}", vacuous))
+    file.with_suffix(".cfg").write_text("INVARIANT Rare\n")
+    model = load(f"{file}:Sets", file.with_suffix(".cfg"))
+    known = model.check(engine="symbolic", deadlock=False)
+    monkeypatch.setattr(checks, "MOST_OBSERVED_STATES", 3)
+    unknown = model.check(engine="symbolic", deadlock=False, strict=True)
+    assert [one.property for one in known.vacuous or ()] == ["Rare"]
+    assert unknown.vacuous is None
+    assert unknown.notes[-1] == "whether a property holds vacuously is not known: Rare"
+    assert (unknown.verdict, unknown.limit) == ("incomplete", "strict")
+
+
 @pytest.mark.parametrize("examples", [4, pytest.param(60, marks=pytest.mark.slow)])
 def test_parts_may_not_read_what_a_view_hides(examples: int, tmp_path: Path) -> None:
     random, engines = Random(5), Counter[str]()
