@@ -22,6 +22,7 @@ MOST_REPLICA_PARAMETERS = len(REPLICA_PARAMETERS)
 USUAL_PARAMETERS = 2  # of a property over one state: `self` and `state`
 BUILTINS_IN_CLAUSES = {"all", "any", "bool", "isinstance", "len", "sum"}
 COPYING_FUNCTIONS = {"frozenset": frozenset, "list": list, "ordered": ordered, "set": set, "tuple": tuple}
+_IMMUTABLE_COPIES = {"frozenset", "tuple"}
 _REFUSED_NAMES = {"__class__", "dir", "eval", "exec", "globals", "inboxes", "locals", "super", "vars"}
 MOST_NODES_OF_CLAUSES = 4_000
 _CERTAIN_PARTS = {
@@ -274,14 +275,25 @@ def _is_false(value: ast.expr | None) -> bool:
 def _with_value(name: str, value: ast.expr, statements: list[ast.stmt]) -> list[ast.stmt]:
     """Return statements with the value of a variable in its place."""
     stored = {part for one in stored_names(statements) for part in (one, one.partition(" ")[0])}  # loops leave theirs
-    is_collection = isinstance(value, ast.ListComp | ast.SetComp)
-    changes = (is_collection and not _is_only_read(name, statements)) or _is_identity_used(name, value, statements)
+    changes = (_is_mutable(value) and not _is_only_read(name, statements)) or _is_identity_used(name, value, statements)
     if changes or not {name, *loaded_names(value)}.isdisjoint(stored):
         raise NoClausesError("a variable may change")
     made = [_Substitution({name: value}).visit(deepcopy(one)) for one in statements]
     if len([*chain(*map(ast.walk, made))]) > MOST_NODES_OF_CLAUSES:
         raise NoClausesError("too many nodes")
     return made
+
+
+def _is_mutable(value: ast.expr) -> bool:
+    """Whether the value of an expression may be a list or a set, or the method of one, which a use may change."""
+    match value:
+        case ast.Call():
+            return not _is_call_for_number(value) and ast.unparse(value.func) not in _IMMUTABLE_COPIES
+        case ast.Compare() | ast.Subscript():
+            return False  # elements of lists and sets are values
+        case ast.ListComp() | ast.SetComp():
+            return True
+    return any(_is_mutable(one) for one in ast.iter_child_nodes(value) if isinstance(one, ast.expr))
 
 
 def _is_only_read(name: str, statements: list[ast.stmt]) -> bool:
@@ -423,6 +435,8 @@ class StatePartFinder:
         attributes = {one.attr for one in nodes_of_type(definition, ast.Attribute)}
         refused = not _REFUSED_NAMES.isdisjoint(attributes | loaded_names(definition))
         is_usual = [one.arg for one in definition.args.args] == parameters and len(parameters) == USUAL_PARAMETERS
+        others = COPYING_FUNCTIONS.keys() - self._copying
+        refused |= not others.isdisjoint(loaded_names(definition))
         clashes = not own.isdisjoint(BUILTINS_IN_CLAUSES) or not {*REPLICA_PARAMETERS, "shared"}.isdisjoint(parameters)
         if refused or clashes or not is_usual or nodes_of_type(definition, ast.NamedExpr):
             raise NoClausesError("a name may mean something else")

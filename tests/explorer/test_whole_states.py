@@ -285,6 +285,12 @@ def test_random_loops_agree_with_the_reference(examples: int, tmp_path: Path, mo
         "p = (state.shared.time, 1)\nreturn all(r.done < 3 for r in state.replicas.values()) and p is p",
         "low = [r for r in state.replicas.values() if r.done]\nlow.pop() if low else None\nreturn len(low) < 2",
         "low = [r for r in state.replicas.values() if r.done]\nreturn len(low) < 3 or not low.clear()",
+        "them = list(state.replicas.values())\nreturn them.pop(0).done < 3 and all(r.done < 3 for r in them) "
+        "and any(r.done < 2 for r in them)",
+        "them = list(state.replicas) if state.shared.time < 9 else list(state.replicas)\n"
+        "return them.pop() < 3 and them.pop() < 2 and all(r.done < 3 for r in state.replicas.values())",
+        "take = list(state.replicas).pop\n"
+        "return take() == 2 and take() == 1 and all(r.done < 3 for r in state.replicas.values())",
         "if state.shared.time > 1:\n    return True\nelse:\n"
         "    return all(r.done < 2 for r in state.replicas.values())\nreturn False",
         "r = state.shared\nfor r in state.replicas.values(): pass\nreturn all(r.done < 2 for _ in state.replicas)",
@@ -304,6 +310,15 @@ def test_loops_of_any_kind_agree_with_the_reference(invariant: str, tmp_path: Pa
     expected, of_sets = told(file, "reference"), told(file, "symbolic", search="bfs")
     assert told(file, "tables") == expected
     assert (of_sets[0], of_sets[-1]) == (expected[0], expected[-1]) or expected[0] == of_sets[0] == "an error"
+
+
+def test_a_function_named_as_one_that_copies(tmp_path: Path) -> None:
+    file = tmp_path / "workers.py"
+    invariant = "all(r.done < 3 for r in state.replicas.values()) and 0 in them and 0 not in them"
+    body = f"them = ordered(state.replicas)\n        return {invariant}"
+    model = MODEL.replace("{constraint}", "True").replace("return {invariant}", body)
+    file.write_text(f"{model}\ndef ordered(values):\n    yield from sorted(values)\n")
+    assert told(file, "tables") == told(file, "reference")
 
 
 @pytest.mark.parametrize("head", ["(self, state: State, /)", "(me, state: State)"])
