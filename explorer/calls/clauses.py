@@ -179,7 +179,7 @@ def _clause_of_pairs(test: ast.expr, path: _Clause) -> _Clause | None:
         case _:
             return None
     key = ast.Attribute(ast.Name(name, ast.Load()), "id", ast.Load())
-    is_of_replicas = ast.unparse(elements).endswith(".replicas.values()")
+    is_of_replicas = ast.unparse(elements) == "state.replicas.values()"  # other records may share an id
     return _clause_of_equal_elements(name, elements, key, ifs, path) if is_of_replicas else None
 
 

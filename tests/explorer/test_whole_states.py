@@ -312,6 +312,34 @@ def test_loops_of_any_kind_agree_with_the_reference(invariant: str, tmp_path: Pa
     assert (of_sets[0], of_sets[-1]) == (expected[0], expected[-1]) or expected[0] == of_sets[0] == "an error"
 
 
+@pytest.mark.parametrize(
+    "count",
+    [
+        "len([m for m in {there}.replicas.values() if not m.up]) < 2",
+        "sum(1 for m in {there}.replicas.values() if not m.up) <= 1",
+        "all(len([m for m in one.replicas.values() if not m.up]) < 2 for one in [{there}])",
+    ],
+)
+@pytest.mark.parametrize("there", ["state.shared", "state.shared.inner"])
+def test_other_replicas_may_share_an_id(count: str, there: str, tmp_path: Path) -> None:
+    file, more = tmp_path / "workers.py", "all(r.done < 3 for r in state.replicas.values())"
+    members = "Map({1: Member(7), 2: Member(7)})"
+    records = (
+        "class Member(Record):\n    id: int\n    up: bool = True\n\n"
+        f"class Inner(Record):\n    replicas: Map[int, Member] = {members}\n\n"
+        f"class Clock(Record):\n    inner: Inner = Inner()\n    replicas: Map[int, Member] = {members}\n"
+    )
+    fails = (
+        "    @environment\n    def fail(self, shared: Clock):\n        for k, m in shared.replicas.items():\n"
+        "            if m.up:\n                found = shared.replicas.put(k, m.but(up=False))\n"
+        "                yield Step().put(replicas=found, inner=Inner(found))\n\n    def dup("
+    )
+    model = MODEL.replace("class Clock(Record):\n", records).replace("    def dup(", fails)
+    invariant = f"{more} and {count.replace('{there}', there)}"
+    file.write_text(model.replace("{constraint}", "state.shared.time < 1").replace("{invariant}", invariant))
+    assert told(file, "tables") == told(file, "reference")
+
+
 def test_a_function_named_as_one_that_copies(tmp_path: Path) -> None:
     file = tmp_path / "workers.py"
     invariant = "all(r.done < 3 for r in state.replicas.values()) and 0 in them and 0 not in them"
