@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from importlib import import_module
 from inspect import unwrap
-from math import factorial, inf, prod
+from math import exp2, factorial, inf, log, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kraftcheck.explorer.request import CAPABILITIES, OPTIONS, Progress, SearchRequest, lacking_features_with_texts
@@ -68,7 +68,7 @@ FIRST_SAMPLE_STATES = 1 << 6
 """Number of states from which calls are counted, at each doubling."""
 FALLING_CALLS_RATIO, LONG_SEARCH_STATES = 0.75, 1 << 19
 """The part of the calls for each step that remains after a doubling of the states where the table engine is learning.
-Then it is faster than the bytecode engine in a search of more states than the second number."""
+Then it is faster than the bytecode engine where calls will be rare, but only beyond the second number of states."""
 
 
 STEADY_CALLS_RATIO, LEAST_FALLING_STATES = 0.9, 1 << 13
@@ -328,7 +328,11 @@ class EngineChooser:
             self._options.report(progress)
         if self.engine == "tables":
             self._count_calls(progress)
-        elif progress.distinct_states > self._most or time.monotonic() > self._until or self._is_slower(progress):
+            return
+        if progress.distinct_states > self._most:
+            self._others = []  # calls are rare now, so the tables are faster than every other engine
+            raise EngineChangeSignal
+        if time.monotonic() > self._until or self._is_slower(progress):
             raise EngineChangeSignal
 
     def _is_slower(self, progress: Progress) -> bool:
@@ -351,7 +355,7 @@ class EngineChooser:
                 steps, workers = progress.generated_states - len(self._starts), self._options.workers or 1
                 self.notes = [_engine_change_note(progress, steps, engine, workers, self.problem)]
                 self._following, self._left = engine, calls
-                self._most = LONG_SEARCH_STATES if calls < FALLING_CALLS_RATIO * before else inf
+                self._most = _states_until_calls_are_rare(engine, size, before, calls)
                 raise EngineChangeSignal
         self._last, self._last_size, self._calls = progress, size, (self._calls[1], calls)
 
@@ -382,6 +386,18 @@ class EngineChooser:
             self._others.remove("bytecode")
             self.problem = f"; {problem}"
         return problem is None
+
+
+def _states_until_calls_are_rare(engine: str, states: int, before: float, calls: float) -> float:
+    """Return the number of states beyond which the table engine is faster, infinite if calls hardly become rarer.
+
+    At each doubling of the states, the calls for each step are taken to fall again as they did at the last one.
+    """
+    if calls >= FALLING_CALLS_RATIO * before:
+        return inf
+    rare = ENGINE_CALL_THRESHOLDS[engine][-1][1]
+    doublings = log(rare / calls) / log(calls / before) if before < inf else 0.0
+    return max(LONG_SEARCH_STATES, states * exp2(doublings))
 
 
 def _holds_finished_search(folder: Any) -> bool:

@@ -400,6 +400,20 @@ def test_calls_that_become_rarer_by_turns_are_no_fewer(monkeypatch: pytest.Monke
     assert chooser_at(1.8, 0.9, 0.6, 0.3)._most == engines.LONG_SEARCH_STATES
 
 
+def test_calls_that_become_rarer_slowly_stay_dear_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bank with a ledger: after 1,633 states 1.6 calls a step, 0.74 of those before; 0.05 after a million."""
+    monkeypatch.setattr(bytecode, "unsupported_part", lambda *_: None)
+    monkeypatch.setattr(bytecode, "is_interpreter_compiled", lambda: True)
+    choice = chooser_at(2.9, 2.5, 2.1, 1.55)
+    report = choice.watched().report
+    assert report is not None
+    report(Progress(2 * engines.LONG_SEARCH_STATES, 3_000_000, 9, 9, 6.0))
+    with pytest.raises(engines.EngineChangeSignal):
+        report(Progress(8 * engines.LONG_SEARCH_STATES, 9_000_000, 9, 9, 18.0))
+    choice.change()
+    assert (choice.engine, choice._others) == ("tables", [])
+
+
 def test_expensive_steps_of_bytecode_bring_the_table_engine_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bytecode, "unsupported_part", lambda *_: None)
     monkeypatch.setattr(bytecode, "is_interpreter_compiled", lambda: True)
