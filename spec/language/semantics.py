@@ -602,13 +602,14 @@ class Semantics:
         return self._refinements[prop.name]
 
     def verdict(self, prop: Property, known: dict[str, Value]) -> bool:
-        """Return whether a property is true of its arguments; memoized."""
+        """Return whether a property is true of its arguments; memoized, if it does not read whole states."""
+        if "state" in prop.asks:
+            return evaluate_property(self.protocol, prop, known)
         key, memo = tuple(self._projected.keyed(prop.asks, known)), self._verdicts[prop.key]
         found: bool | None = memo.get(key)
         if found is None:
             found = evaluate_property(self.protocol, prop, known)
-            if "state" not in prop.asks:
-                memo.keep(key, found)
+            memo.keep(key, found)
         else:
             memo.hits += 1
         return found

@@ -23,6 +23,9 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import Permutation, State, permutation_group, permute_model_values
 from kraftcheck.spec.values import Map, Record, Value, field_names, typed_key
 
+MOST_DECODED_CONTENTS = 1 << 14
+"""Most inbox contents that are kept as values where counting rules apply."""
+
 
 class InboxInterner:
     """The messages and inbox contents of one protocol; `judge` returns the invariants that a message violates."""
@@ -44,6 +47,7 @@ class InboxInterner:
         self._network, self._tables, self._orbits, self._group = network, tables, orbits, group
         self._slot, self._judge = slot, judge
         self._content_ids: dict[tuple[int, Value], int] = {}
+        self._decoded: dict[int, Value] = {}
         self._queues: dict[Value, int] = {None: 0}
         self._own_operations = [operation for _, operation, _ in network.own_operations()]
 
@@ -146,8 +150,14 @@ class InboxInterner:
             return self._network.empty
         if content in self.content_values:
             return self.content_values[content]
-        items = self.items_of_content(content)
-        return self._network.from_items((self.messages[message], count) for message, count in items)
+        found = self._decoded.get(content)
+        if found is None:
+            items = self.items_of_content(content)
+            found = self._network.from_items((self.messages[message], count) for message, count in items)
+            if len(self._decoded) >= MOST_DECODED_CONTENTS:
+                self._decoded.clear()
+            self._decoded[content] = found
+        return found
 
 
 class Interner:
