@@ -31,8 +31,8 @@ from kraftcheck.spec.language.semantics import (
     initial_states,
     satisfies_fairness_predicate,
 )
-from kraftcheck.spec.language.state import State, Step, permutation_group, permute_model_values
-from kraftcheck.spec.values import Map, Record, Value
+from kraftcheck.spec.language.state import Permutation, State, Step, permutation_group, permute_model_values
+from kraftcheck.spec.values import Map, Record, Value, field_values, same_types
 
 StateBatch = TypeVar("StateBatch")  # a batch of states, in the form of the system
 StateNumbers = NDArray[np.int32]
@@ -157,20 +157,45 @@ MOST_CACHED_RENAMED_STATES = 1 << 16
 """Renamed states before their cache is emptied."""
 
 
+MOST_CACHED_IMAGES = 1 << 14
+"""Images of a state's parts under one permutation before their cache is emptied."""
+
+
 def canonicalizer(protocol: Protocol, symmetry: str | None, view: str | None) -> Callable[[State], Value]:
     """Return the canonical-key function: states that the symmetry or the view identifies have equal keys."""
     see = _view_function(protocol, view)
     if symmetry is None:
         return see
-    group = permutation_group(protocol.symmetry_sets(symmetry))
+    images = [_image_encoder(permutation) for permutation in permutation_group(protocol.symmetry_sets(symmetry))]
 
     # The key of an orbit is the least encoding of its members. It is exact, at the cost of one encoding for each
     # permutation of the group.
     def canonical(state: State) -> bytes:
         seen = see(state)
-        return min(encode(permute_model_values(seen, permutation)) for permutation in group)
+        return min(image(seen) for image in images)
 
     return canonical
+
+
+def _image_encoder(permutation: Permutation) -> Callable[[State], bytes]:
+    """Return a function that encodes a state's image under a permutation; the parts' encodings are memoized."""
+    known: dict[Value, tuple[Value, bytes]] = {}  # a part, and the encoding of its image
+
+    def encoded(part: Value) -> bytes:
+        found = known.get(part)
+        if found is None or not same_types(found[0], part):  # 1 and True are equal keys
+            if len(known) >= MOST_CACHED_IMAGES:
+                known.clear()
+            found = known[part] = part, encode(permute_model_values(part, permutation))
+        return found[1]
+
+    def encoded_state(state: State) -> bytes:
+        maps = (state.replicas, state.inboxes)
+        pairs = [sorted([encoded(key) + encoded(value) for key, value in one.items()]) for one in maps]
+        rest = [encoded(value) for value in (*field_values(state.shared), state.spent)]
+        return b"".join([*(len(one).to_bytes(4, "big") + b"".join(one) for one in pairs), *rest])
+
+    return encoded_state
 
 
 def _view_function(protocol: Protocol, view: str | None) -> Callable[[State], State]:

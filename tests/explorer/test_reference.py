@@ -27,6 +27,7 @@ from kraftcheck.explorer.result import (
     TraceStep,
     Verdict,
 )
+from kraftcheck.explorer.transition_system import canonicalizer
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.spec import (
     ActionError,
@@ -47,6 +48,7 @@ from kraftcheck.spec import (
     internal,
     invariant,
     on,
+    ordered,
     step_invariant,
 )
 from kraftcheck.spec.encoding import encode
@@ -735,3 +737,43 @@ def test_what_initial_states_have_in_common_is_noted_once(monkeypatch: pytest.Mo
     assert protocol.id_types == (int,)
     assert protocol.replica_types == {number: {Lamp} for number in range(5)}
     assert len(looked) == 1
+
+
+class Peer(Record):
+    id: ModelValue
+    seen: frozenset[ModelValue] = frozenset()
+    last: ModelValue | None = None
+
+
+class Common(Record):
+    value: bool | int | None = None
+    last: ModelValue | None = None
+
+
+class Peers(Protocol):
+    peers: frozenset[ModelValue] = constant("Peers")
+    symmetries = {"Symmetry": ("peers",)}
+    network = None
+
+    def initial(self) -> Iterator[State]:
+        yield self.start(map(Peer, ordered(self.peers)), Common())
+
+
+def test_the_key_of_an_orbit_tells_apart_what_no_permutation_maps_to_each_other() -> None:
+    """Keys are put together from memoized parts: equal where the least encodings are, for each order of the asking."""
+    names = [ModelValue(f"n{number}", number) for number in range(3)]
+    protocol = Peers(peers=frozenset(names))
+    group = permutation_group(protocol.symmetry_sets("Symmetry"))
+    (start,) = protocol.initial()
+    sets = [frozenset[ModelValue](), frozenset(names[:1]), frozenset(names[1:])]
+    states = [
+        start.but(replicas=start.replicas.put(name, Peer(name, seen, last)), shared=Common(value, other))
+        for name, seen, last in product(names, sets, [None, names[0]])
+        for value, other in product((None, True, 1, False, 0), [None, names[2]])
+    ]
+    identity = canonicalizer(protocol, "Symmetry", None)
+    least = [min(encode(permute_model_values(state, one)) for one in group) for state in states]
+    keys = [identity(state) for state in states]
+    assert len(set(keys)) == len(set(least)) == len(set(zip(keys, least, strict=True)))
+    again = canonicalizer(protocol, "Symmetry", None)
+    assert [again(state) for state in reversed(states)] == keys[::-1]
