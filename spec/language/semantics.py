@@ -607,11 +607,10 @@ class Semantics:
             return evaluate_property(self.protocol, prop, known)
         key, memo = tuple(self._projected.keyed(prop.asks, known)), self._verdicts[prop.key]
         found: bool | None = memo.get(key)
-        if found is None:
-            found = evaluate_property(self.protocol, prop, known)
-            memo.keep(key, found)
-        else:
+        if found is not None:
             memo.hits += 1
+            return found
+        memo.keep(key, found := evaluate_property(self.protocol, prop, known))
         return found
 
 
