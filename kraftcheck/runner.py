@@ -120,7 +120,7 @@ def _search_with_probes(job: SearchJob, search: Callable[[], Result]) -> Result:
     with suppress(KeyboardInterrupt):  # an interruption must not lose the search's result
         result.warnings += lint(protocol, complete=result.complete)
     if is_local:
-        _note_vacuity(protocol, options, result, known)
+        _note_vacuity(protocol, options, result, [one for one in known if one.inputs or result.complete])
     if len(known) < len(watched):
         result.vacuous = result.never_evaluated = None
         names = ", ".join(one.prop.name for one in watched if one not in known)

@@ -180,6 +180,24 @@ def test_a_constant_that_there_is_not() -> None:
         install_probes(Misspelt(), tuple(Misspelt.properties.values()))
 
 
+def test_a_stopped_search_claims_nothing_of_a_property_without_an_evaluation() -> None:
+    class Haunted(Base):
+        def initial(self) -> Iterator[State]:
+            yield self.start([Node(1)], Shared())
+
+        @internal
+        def move(self, me: Node) -> Steps:
+            yield become(me.but(at=(me.at + 1) % 9))
+
+        @invariant
+        def rests(self, me: Ghost) -> bool:
+            return me.id > 0
+
+    for limit, names in ((3, []), (None, ["Rests"])):
+        found = check(Haunted(), engine="reference", max_states=limit)
+        assert [one.property for one in found.vacuous or ()] == names
+
+
 def test_check_notes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "found.json"
     asked = ["check", "registration", "--config", "smoke", "--engine", "reference", "--quiet", "--json", str(file)]
