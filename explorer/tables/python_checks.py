@@ -8,9 +8,11 @@ A property that reads inboxes is evaluated once for each distinct input. An inpu
 the control row that the property reads, and an id for each inbox. That id stands for the inbox's projection, or for
 its messages of the property's types. A batch's inputs form one array, with a column for each state.
 
+A property of whole states is looked up by the parts of the state that it reads, while these repeat.
+
 A refinement maps each step that the kernel collects to a pair of numbered abstract states. An abstract state is looked
-up by the parts of the state that the mapping reads. The mapping is called once for each distinct input, and the steps
-of the abstract protocol are computed once for each abstract state.
+up in the same way. The mapping is called once for each distinct input, and the steps of the abstract protocol are
+computed once for each abstract state.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,8 +89,68 @@ def non_local_reason(prop: Property) -> str | None:
     return None
 
 
+MOST_MEMOIZED_INPUTS = 1 << 20
+"""Most inputs for which a number is kept."""
+
+NumbersOfStates = NDArray[np.int64]
+
+
+class StateFunctionMemo:
+    """A function from states to numbers, memoized by the parts of the state that it has read."""
+
+    def __init__(self, interner: Interner, function: Callable[[State], int]) -> None:
+        self._interner, self._function = interner, function
+        self._parts: dict[str, None] = {}
+        self._known: dict[bytes, int] = {}
+        self._columns = (0, 0)
+
+    def of(self, rows: Rows) -> NumbersOfStates:
+        """Return the number of each row's state."""
+        while True:
+            columns, parts = self._inputs(rows), len(self._parts)
+            first, which = distinct_column_indices_and_inverse(columns)
+            numbers = np.zeros(len(first), np.int64)
+            for place, row in enumerate(first.tolist()):
+                key = columns[:, row].tobytes()
+                if key not in self._known:
+                    self._learn(key, rows[row])
+                    if len(self._parts) > parts:
+                        break
+                numbers[place] = self._known[key]
+            else:
+                return numbers[which]
+
+    def _learn(self, key: bytes, row: Any) -> None:
+        decode, parts = cache(self._interner.decoder(row)), len(self._parts)
+
+        def read(name: str) -> Any:
+            self._parts[name] = None
+            return decode(name)
+
+        number = self._function(StateProxy(read))  # type: ignore[arg-type]
+        if len(self._parts) > parts or len(self._known) >= MOST_MEMOIZED_INPUTS:
+            self._known.clear()
+        if len(self._parts) == parts:
+            self._known[key] = number
+
+    def _inputs(self, rows: Rows) -> Rows:
+        """Return the columns of the parts that the function has read, one row each."""
+        interner = self._interner
+        control, contents = interner.parts_of(rows)
+        bounds, base = len(interner.bounds), interner.base
+        if self._columns != (base, len(interner.slots)):  # columns of other meaning
+            self._columns = base, len(interner.slots)
+            self._known.clear()
+        spent, shared, replicas = np.hsplit(control, [bounds, base])
+        found = {"spent": spent, "shared": shared, "replicas": replicas, "inboxes": contents}
+        parts = [np.zeros((len(rows), 1), np.int32), *(found[name] for name in self._parts)]
+        return np.ascontiguousarray(np.concatenate(parts, axis=1, dtype=np.int32).T)
+
+
 INPUTS_TO_JUDGE_MEMO = 1 << 14
 """Number of inputs after which memoization is dropped if they seldom repeat."""
+LEAST_REPEATS = 1.25
+"""Least number of inputs for each evaluation of a memoized property of whole states, or it is evaluated on each."""
 
 
 MOST_CACHED_PAIRS = 1 << 20
@@ -105,6 +167,8 @@ class PropertyVerdictMemo:
         self._known: dict[bytes, bool] = {}
         self._asked = 0
         self._repeats = "state" not in prop.asks
+        is_of_state = prop.asks == ("state",) and prop.name not in interner.protocol.by_type
+        self._of_states = StateFunctionMemo(interner, self._holds_in_state) if is_of_state else None
         self._is_of_parts = not {"state", "shared", SPENT_PARAMETER, "message"} & {*prop.asks}
         self._is_of_pairs = {*prop.asks} == {"me", "message"}
         self._pairs: dict[tuple[int, int], bool] = {}
@@ -116,10 +180,25 @@ class PropertyVerdictMemo:
         if self._is_of_pairs and len(rows):
             with suppress(RaisedError):  # a state may violate the property before an error: evaluate it as a whole
                 return self._of_pairs(rows)
+        if self._of_states is not None and len(rows):
+            with suppress(RaisedError):  # as above
+                return self._memoized(self._of_states, rows)
         inputs = self._inputs(rows) if self._repeats and len(rows) else None
         if inputs is None:
             return np.array([self._judge(row) for row in rows], bool)
         return self._of_inputs(inputs, rows)
+
+    def _memoized(self, of_states: StateFunctionMemo, rows: Rows) -> NDArray[np.bool_]:
+        """Return whether the property holds in each state, evaluated once for each value of the parts that it reads."""
+        verdicts: NDArray[np.bool_] = of_states.of(rows).astype(bool)
+        self._asked += len(rows)
+        if self._asked >= INPUTS_TO_JUDGE_MEMO and LEAST_REPEATS * self.evaluated > self._asked:
+            self._of_states = None
+        return verdicts
+
+    def _holds_in_state(self, state: State) -> bool:
+        self.evaluated += 1
+        return self._calls.holds(self._prop, {"state": state})
 
     def _of_inputs(self, inputs: Rows, rows: Rows) -> NDArray[np.bool_]:
         """Return whether the property holds in each state, evaluated once for each distinct column of inputs."""
@@ -382,95 +461,37 @@ def _row_bytes_without_empty_inboxes(row: Any) -> bytes:
     return bytes(row.tobytes().rstrip(b"\0"))
 
 
-MOST_MEMOIZED_INPUTS = 1 << 20
-"""Most inputs whose abstract states are kept."""
-
-AbstractNumbers = NDArray[np.int64]
-
-
-class AbstractStates:
-    """The abstract states of rows, by number; memoized by the parts of the state that the mapping has read."""
-
-    def __init__(self, interner: Interner, refinement: RefinementChecker) -> None:
-        self.refinement = refinement
-        self._interner = interner
-        self._parts: dict[str, None] = {}
-        self._known: dict[bytes, int] = {}
-        self._columns = (0, 0)
-
-    def of(self, rows: Rows) -> AbstractNumbers:
-        """Return the number of each row's abstract state."""
-        while True:
-            columns, parts = self._inputs(rows), len(self._parts)
-            first, which = distinct_column_indices_and_inverse(columns)
-            numbers = np.zeros(len(first), np.int64)
-            for place, row in enumerate(first.tolist()):
-                key = columns[:, row].tobytes()
-                if key not in self._known:
-                    self._learn(key, rows[row])
-                    if len(self._parts) > parts:
-                        break
-                numbers[place] = self._known[key]
-            else:
-                return numbers[which]
-
-    def _learn(self, key: bytes, row: Any) -> None:
-        decode, parts = self._interner.decoder(row), len(self._parts)
-
-        def read(name: str) -> Any:
-            self._parts[name] = None
-            return decode(name)
-
-        number = self.refinement.evaluated(StateProxy(read))
-        if len(self._parts) > parts or len(self._known) >= MOST_MEMOIZED_INPUTS:
-            self._known.clear()
-        if len(self._parts) == parts:
-            self._known[key] = number
-
-    def _inputs(self, rows: Rows) -> Rows:
-        """Return the columns of the parts that the mapping has read, one row each."""
-        interner = self._interner
-        control, contents = interner.parts_of(rows)
-        bounds, base = len(interner.bounds), interner.base
-        if self._columns != (base, len(interner.slots)):  # columns of other meaning
-            self._columns = base, len(interner.slots)
-            self._known.clear()
-        spent, shared, replicas = np.hsplit(control, [bounds, base])
-        found = {"spent": spent, "shared": shared, "replicas": replicas, "inboxes": contents}
-        parts = [np.zeros((len(rows), 1), np.int32), *(found[name] for name in self._parts)]
-        return np.ascontiguousarray(np.concatenate(parts, axis=1, dtype=np.int32).T)
-
-
 class RefinementChecks:
     """Evaluates the refinements of a search on collected steps."""
 
     def __init__(self, interner: Interner, refinements: list[tuple[int, Property]]) -> None:
         semantics = Semantics(interner.protocol)
-        self._mappings = [(1 << bit, AbstractStates(interner, semantics.refinement(prop))) for bit, prop in refinements]
+        checkers = [(1 << bit, semantics.refinement(prop)) for bit, prop in refinements]
+        self._mappings = [(bit, one, StateFunctionMemo(interner, one.evaluated)) for bit, one in checkers]
 
-    def violated_by(self, rows: Rows, targets: Rows, sources: AbstractNumbers, seen: int) -> Iterator[tuple[int, int]]:
+    def violated_by(self, rows: Rows, targets: Rows, sources: NumbersOfStates, seen: int) -> Iterator[tuple[int, int]]:
         """Yield the first source with a violating step, and the bit of the property, unless the mask `seen` has it.
 
         Step `i` leads from rows[sources[i]] to targets[i].
         """
-        for bit, mapping in self._mappings if len(targets) else ():
+        for bit, refinement, numbers in self._mappings if len(targets) else ():
             if not seen & bit:
                 here, where = np.unique(sources, return_inverse=True)
-                before, after = mapping.of(rows[here])[where], mapping.of(targets)
-                wrong = self._wrong(mapping.refinement, before, after)
+                before, after = numbers.of(rows[here])[where], numbers.of(targets)
+                wrong = self._wrong(refinement, before, after)
                 if wrong.any():
                     yield int(sources[wrong].min()), bit
 
     def along(self, rows: Rows) -> Iterator[tuple[int, int]]:
         """Yield the place of the first row of a path to which a violating step leads, and the bit of the property."""
-        for bit, mapping in self._mappings:
-            numbers = mapping.of(rows)
-            wrong = self._wrong(mapping.refinement, numbers[:-1], numbers[1:])
+        for bit, refinement, numbers in self._mappings:
+            found = numbers.of(rows)
+            wrong = self._wrong(refinement, found[:-1], found[1:])
             if wrong.any():
                 yield int(wrong.argmax()) + 1, bit
 
     def _wrong(
-        self, refinement: RefinementChecker, before: AbstractNumbers, after: AbstractNumbers
+        self, refinement: RefinementChecker, before: NumbersOfStates, after: NumbersOfStates
     ) -> NDArray[np.bool_]:
         """Return which pairs of abstract states are no step of the abstract protocol."""
         count = len(refinement.mapped)

@@ -301,6 +301,11 @@ def test_random_loops_agree_with_the_reference(examples: int, tmp_path: Path, mo
         "low = [r for r in state.replicas.values() if r.done]\n"
         "most = {r.done for r in low}\nreturn len(low) <= 1 or len(most) <= 1",
         "return sum(r.done for r in state.replicas.values()) <= 1",
+        "return len({state: 1, state.but(shared=state.shared): 2}) == 1 and len(state.inboxes) < 3",
+        "if len(state.inboxes) > 1: return state.shared.time < 1\nreturn len(state.inboxes) < 2 or 1 // 0",
+        "return sum(map(len, state.inboxes.values())) < 3",
+        "if 1 in state.inboxes: return state.replicas[1].done < 3\n"
+        "if 2 in state.inboxes: return state.shared.last != 0\nreturn state.spent is not None",
         "return state.shared.last or all(r.done < 2 for r in state.replicas.values())",
     ],
 )
@@ -459,6 +464,15 @@ def test_an_invariant_is_evaluated_by_replica(invariant: str, tmp_path: Path, mo
     file.write_text(MODEL.replace("{constraint}", "True").replace("return {invariant}", invariant))
     found = check(file, "tables")
     assert 0 < evaluated["Rare"] <= 3 * 3 * 3 < found.distinct_states  # local states
+
+
+def test_an_invariant_of_inboxes_is_evaluated_by_their_contents(tmp_path: Path) -> None:
+    file = tmp_path / "workers.py"
+    file.write_text(MODEL.replace("{constraint}", "True").replace("{invariant}", "len(state.inboxes) < 4"))
+    found = check(file, "tables")
+    (note,) = (note for note in found.notes if note.startswith("Rare reads whole states"))
+    assert found.distinct_states > 1_000
+    assert int(note.rsplit(" ", 2)[1]) < 100
 
 
 SETS = """
