@@ -8,14 +8,18 @@ unique names. Some clauses only evaluate an expression, since it may raise an er
 from __future__ import annotations
 
 import ast
+import builtins
+import enum
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
+from functools import cached_property
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from kraftcheck.spec.diagnosis.source import nodes_of_type
-from kraftcheck.spec.values import ordered
+from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.values import Record, ordered
 
 REPLICA_PARAMETERS = ("me", "peer")
 MOST_REPLICA_PARAMETERS = len(REPLICA_PARAMETERS)
@@ -25,18 +29,18 @@ COPYING_FUNCTIONS = {"frozenset": frozenset, "list": list, "ordered": ordered, "
 _IMMUTABLE_COPIES = {"frozenset", "tuple"}
 _REFUSED_NAMES = {"__class__", "dir", "eval", "exec", "globals", "inboxes", "locals", "super", "vars"}
 MOST_NODES_OF_CLAUSES = 4_000
-_CERTAIN_PARTS = {
-    "state.shared",
-    "state.replicas",
-    *(f"state.replicas.{name}()" for name in ("items", "keys", "values")),
-}
-"""Parts of a state that any state has."""
+_CERTAIN_COLLECTIONS = {"state.replicas", *(f"state.replicas.{name}()" for name in ("items", "keys", "values"))}
+"""Collections that any state has."""
+_ITERATING_FUNCTIONS = {"enumerate", "range", "reversed", "sorted", "zip", *COPYING_FUNCTIONS}
+_READING_METHODS = {"difference", "get", "intersection", "items", "keys", "union", "values"}
+_TARGET_NODES = (ast.Name, ast.Tuple, ast.List, ast.Starred, ast.expr_context)
 _LEAVING_STATEMENTS = (ast.Return, ast.Continue)
 _COMPREHENSIONS = (ast.GeneratorExp, ast.ListComp, ast.SetComp)
 _IMMUTABLE_NODES = (
     *(ast.Attribute, ast.BinOp, ast.BoolOp, ast.Compare, ast.Constant, ast.IfExp, ast.Name, ast.Subscript, ast.UnaryOp),
     *(ast.boolop, ast.cmpop, ast.comprehension, ast.expr_context, ast.operator, ast.unaryop),
 )
+_VALUE_NODES = (*_IMMUTABLE_NODES, ast.Slice, ast.Starred, ast.Tuple)
 
 
 class NoClausesError(Exception):
@@ -79,12 +83,15 @@ def loaded_names(node: ast.AST) -> set[str]:
 # Clauses: the conjuncts of a property, with the loops around them
 
 
+_TRUE = ast.Constant(value=True)
+
+
 class _Clause(NamedTuple):
     """A test that must hold for all elements of some loops, if the guards hold."""
 
     guards: tuple[ast.expr, ...] = ()
     loops: tuple[ast.comprehension, ...] = ()  # with further guards
-    test: ast.expr = ast.Constant(value=True)
+    test: ast.expr = _TRUE
 
     def guarded(self, guard: ast.expr) -> _Clause:
         """Return the clause with one more guard, which may read the variables of the loops."""
@@ -110,6 +117,16 @@ class _Clause(NamedTuple):
             yield path._replace(test=ast.Compare(values, [ast.NotEq()], [nothing]))
 
     @property
+    def as_condition(self) -> _Clause:
+        """The clause without the value of its test where the test is true."""
+        return self if _is_bool(self.test) else self._replace(test=ast.BoolOp(ast.And(), [self.test, _TRUE]))
+
+    @property
+    def uncertain_names(self) -> set[str]:
+        """The variables of the loops over elements that a use may change, or use up."""
+        return stored_names(loop.target for loop in self.loops if not _has_plain_elements(loop.iter))
+
+    @property
     def free_names(self) -> set[str]:
         """The names that the clause reads, apart from the variables of its loops."""
         parts = (*self.guards, *self.loops, self.test)
@@ -118,10 +135,22 @@ class _Clause(NamedTuple):
 
 def _is_certain(value: ast.expr) -> bool:
     """Whether the evaluation of an expression raises no error."""
+    return isinstance(value, ast.Constant) or ast.unparse(value) == "state.shared" or _is_certain_collection(value)
+
+
+def _is_certain_collection(value: ast.expr) -> bool:
+    """Whether a loop over the elements of an expression raises no error."""
     match value:
         case ast.Call(ast.Name(name), [only], []) if name in COPYING_FUNCTIONS:
-            return _is_certain(only)
-    return isinstance(value, ast.Constant) or ast.unparse(value) in _CERTAIN_PARTS
+            return _is_certain_collection(only)
+    return ast.unparse(value) in _CERTAIN_COLLECTIONS
+
+
+def _is_certain_loop(target: ast.expr, elements: ast.expr) -> bool:
+    match target:
+        case ast.Tuple([ast.Name(), ast.Name()]):
+            return ast.unparse(elements) == "state.replicas.items()"
+    return isinstance(target, ast.Name) and _is_certain_collection(elements)
 
 
 def _negated(test: ast.expr) -> ast.expr:
@@ -132,9 +161,10 @@ def _clauses_of_test(test: ast.expr, path: _Clause) -> Iterator[_Clause]:
     """Yield the clauses of a test that is evaluated on a path: inside of loops and under guards."""
     quantified = _parse_universal_quantifier(test)
     match test:
-        case ast.BoolOp(ast.And(), values):
-            for value in values:
-                yield from _clauses_of_test(value, path)
+        case ast.BoolOp(ast.And(), [*others, last]):
+            for value in others:
+                yield from (one.as_condition for one in _clauses_of_test(value, path))
+            yield from _clauses_of_test(last, path)
         case ast.BoolOp(ast.Or(), [*others, last]) if all(map(_is_bool, others)):
             for other in others:
                 path = path.guarded(_negated(other))
@@ -222,7 +252,7 @@ def _clauses_of_statements(body: list[ast.stmt], path: _Clause) -> Iterator[_Cla
                     return
                 path = _path_after_branch(statement, path)
             case ast.For(target, elements, inner, []):
-                if not _is_certain(elements):
+                if not _is_certain_loop(target, elements):
                     yield path.within(target, elements)
                 yield from _clauses_of_statements(inner, path.within(target, elements))
             case _ if not isinstance(statement, ast.Pass) and without_docstring([statement]):
@@ -276,6 +306,7 @@ def _with_value(name: str, value: ast.expr, statements: list[ast.stmt]) -> list[
     """Return statements with the value of a variable in its place."""
     stored = {part for one in stored_names(statements) for part in (one, one.partition(" ")[0])}  # loops leave theirs
     changes = (_is_mutable(value) and not _is_only_read(name, statements)) or _is_identity_used(name, value, statements)
+    changes |= _is_computed(value) and not _is_only_compared({name}, statements)
     if changes or not {name, *loaded_names(value)}.isdisjoint(stored):
         raise NoClausesError("a variable may change")
     made = [_Substitution({name: value}).visit(deepcopy(one)) for one in statements]
@@ -307,6 +338,66 @@ def _is_only_read(name: str, statements: list[ast.stmt]) -> bool:
             case ast.For(_, ast.Name(read)) | ast.Compare(_, [ast.In() | ast.NotIn()], [ast.Name(read)]):
                 reads += read == name
     return loads == reads
+
+
+def _is_only_compared(names: set[str], roots: Iterable[ast.AST]) -> bool:
+    """Whether trees only compare and test the values of variables, or read their attributes: none is used up."""
+    nodes, compared = [*chain(*map(ast.walk, roots))], list[ast.AST]()
+    methods = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    for node in nodes:
+        match node:
+            case ast.Compare(left, operators, others):
+                used_up = [isinstance(kind, ast.In | ast.NotIn) for kind in operators]
+                compared += [left, *(one for one, is_used_up in zip(others, used_up, strict=True) if not is_used_up)]
+            case ast.BinOp(left, _, right):
+                compared += [left, right]
+            case ast.If(test) | ast.IfExp(test) | ast.UnaryOp(_, test) | ast.Subscript(_, test):
+                compared.append(test)
+            case ast.Attribute(value) if id(node) not in methods and not _is_computed(node):
+                compared.append(value)
+            case ast.comprehension(_, _, ifs):
+                compared += ifs
+    loads = [node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
+    return {id(node) for node in loads if node.id in names} <= {*map(id, compared)}
+
+
+def _is_computed(value: ast.expr) -> bool:
+    """Whether an expression reads a property of Python's, which may make a list or a generator for each use."""
+    names = {one.attr for one in nodes_of_type(value, ast.Attribute)}
+    waiting: list[type] = [Record, Protocol, enum.Enum] if names else []
+    while waiting:
+        known = vars(kind := waiting.pop())
+        if kind is not enum.Enum and any(isinstance(known.get(name), property | cached_property) for name in names):
+            return True
+        waiting += kind.__subclasses__()
+    return False
+
+
+def _has_plain_elements(value: ast.expr) -> bool:
+    """Whether an expression certainly makes a collection of values, which no use changes or uses up."""
+    match value:
+        case ast.Call(ast.Name(name), arguments, []) if name in _ITERATING_FUNCTIONS:
+            return all(map(_has_plain_elements, arguments))
+        case ast.GeneratorExp(element, loops) | ast.ListComp(element, loops) | ast.SetComp(element, loops):
+            inner = [element, *chain(*(loop.ifs for loop in loops))]
+            return all(_has_plain_elements(loop.iter) for loop in loops) and all(map(_is_plain, inner))
+        case ast.List(elements) | ast.Set(elements) | ast.Tuple(elements):
+            return all(map(_is_plain, elements))
+    return _is_plain(value)
+
+
+def _is_plain(value: ast.AST) -> bool:
+    """Whether the value of an expression is certainly one that no use changes or uses up."""
+    match value:
+        case ast.Attribute() if _is_computed(value):
+            return False
+        case ast.Call() if _is_call_for_number(value):
+            return True
+        case ast.Call(ast.Name(name), arguments, []) if name in _IMMUTABLE_COPIES:
+            return all(map(_has_plain_elements, arguments))
+        case ast.Call(ast.Attribute(of, name), arguments, []) if name in _READING_METHODS:
+            return all(map(_is_plain, (of, *arguments)))
+    return isinstance(value, _VALUE_NODES) and all(map(_is_plain, ast.iter_child_nodes(value)))
 
 
 def _is_identity_used(name: str, value: ast.expr, statements: list[ast.stmt]) -> bool:
@@ -368,6 +459,8 @@ class _UniqueNames(ast.NodeTransformer):
         self._scopes.append({name: f"{name} {self._count}" for name in names})
 
     def _open_target(self, target: ast.expr) -> None:
+        if not all(isinstance(one, _TARGET_NODES) for one in ast.walk(target)):
+            raise NoClausesError("a loop changes an attribute or an item")
         names = [one.id for one in ast.walk(target) if isinstance(one, ast.Name)]
         if len(names) > len({*names}):
             raise NoClausesError("a target has one name twice")
@@ -400,6 +493,8 @@ class _UniqueNames(ast.NodeTransformer):
     def _visit_comprehension(self, node: Any) -> Any:
         opened = len(self._scopes)
         for loop in node.generators:
+            if loop.is_async:
+                raise NoClausesError("an asynchronous loop")
             loop.iter = self.visit(loop.iter)
             self._open_target(loop.target)
             loop.target, loop.ifs = self.visit(loop.target), [self.visit(one) for one in loop.ifs]
@@ -420,8 +515,8 @@ class StatePart(NamedTuple):
 
 
 def _copying_functions(names: Mapping[str, Any]) -> set[str]:
-    """Return the names of functions that copy a collection, unless they mean something else."""
-    return {name for name, one in COPYING_FUNCTIONS.items() if names.get(name, one) is one}
+    """Return the names of functions that copy a collection, unless they mean something else or nothing."""
+    return {name for name, one in COPYING_FUNCTIONS.items() if names.get(name, vars(builtins).get(name)) is one}
 
 
 class StatePartFinder:
@@ -450,6 +545,8 @@ class StatePartFinder:
         for clause in _clauses_of_statements(self._definition.body, _Clause()):
             if not clause.free_names.isdisjoint(self._variables):
                 raise NoClausesError("a variable is read outside of its loop")
+            if not _is_only_compared(clause.uncertain_names, (*clause.guards, *clause.loops, clause.test)):
+                raise NoClausesError("an element of a loop may change")
             yield from self._parts_of_clause(clause)
 
     def _parts_of_clause(self, clause: _Clause) -> Iterator[StatePart]:

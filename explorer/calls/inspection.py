@@ -106,18 +106,19 @@ def _property_of_tests(
     copied = deepcopy(whole)
     copied.args.args = [copied.args.args[0], *map(ast.arg, asks)]
     copied.decorator_list, copied.returns = [], None
-    copied.body = [ast.Return(tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests))]
-    function = _function_raising_unless_bool(prop, compile_definition(prop.function, copied, {}))
+    copied.body = [ast.Expr(ast.Yield(test)) for test in tests]
+    function = _function_of_tests(prop, compile_definition(prop.function, copied, {}))
     made = replace(prop, function=function, whole=prop)
     vars(made).update(asks=asks, tracks_state_reads="state" in asks)
     return made
 
 
-def _function_raising_unless_bool(prop: Property, function: Callable[..., Any]) -> Callable[..., bool]:
+def _function_of_tests(prop: Property, function: Callable[..., Iterator[Any]]) -> Callable[..., bool]:
     @wraps(prop.function)
     def checked(*arguments: Any) -> bool:
+        """Return whether all tests are true: the property may return the value of each."""
         try:
-            found = function(*arguments)
+            found: Any = next((one for one in function(*arguments) if one is not True), True)
         except Exception:
             found = None
         if type(found) is not bool:

@@ -307,6 +307,13 @@ def test_random_loops_agree_with_the_reference(examples: int, tmp_path: Path, mo
         "if 1 in state.inboxes: return state.replicas[1].done < 3\n"
         "if 2 in state.inboxes: return state.shared.last != 0\nreturn state.spent is not None",
         "return state.shared.last or all(r.done < 2 for r in state.replicas.values())",
+        "return all(r.done < 3 for r in state.replicas.values()) and not any(r.done in seen or seen.add(r.done) "
+        "for seen in [set()] for r in state.replicas.values() if r.done > 1)",
+        "for seen in map(set, [()]):\n    for r in state.replicas.values():\n"
+        "        if r.done > 1 and (r.done in seen or seen.add(r.done)): return False\nreturn True",
+        "return all(not any(t > 5 for t in times) and any(t < 5 for t in times) "
+        "for times in [(t for t in (state.shared.time, 1))]) and all(r.done < 3 for r in state.replicas.values())",
+        "return all(0 in [self.top.done] for self.top in state.replicas.values()) and self.top.id < 9",
     ],
 )
 def test_loops_of_any_kind_agree_with_the_reference(invariant: str, tmp_path: Path) -> None:
@@ -351,6 +358,43 @@ def test_a_function_named_as_one_that_copies(tmp_path: Path) -> None:
     body = f"them = ordered(state.replicas)\n        return {invariant}"
     model = MODEL.replace("{constraint}", "True").replace("return {invariant}", body)
     file.write_text(f"{model}\ndef ordered(values):\n    yield from sorted(values)\n")
+    assert told(file, "tables") == told(file, "reference")
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        "if state.shared.time > 0: return state.shared.time\nif state.shared.last == 7: return False\nreturn {all}",
+        "x = list(state.shared)\nreturn {all}",
+        "for x in state.shared: pass\nreturn {all}",
+        "for a, b in state.replicas.values(): pass\nreturn {all}",
+        "if state.shared.time:\n    for x in 5: pass\nreturn {all}",
+        "for r in ordered(state.replicas.values()):\n    if r.done > 5: return False\nreturn {all}",
+    ],
+)
+def test_errors_of_constraints(constraint: str, tmp_path: Path) -> None:
+    file, body = tmp_path / "workers.py", constraint.replace("\n", f"\n{' ' * 8}").format(all=CONJUNCTS[0])
+    model = MODEL.replace("return {constraint}", body).replace("{invariant}", "True")
+    file.write_text(model.replace("from kraftcheck import *", "from kraftcheck import *\n\ndel ordered"))
+    for engine in ("reference", "tables", "symbolic"):
+        assert told(file, engine, search="bfs")[0] == "an error"
+
+
+@pytest.mark.parametrize(
+    "invariant",
+    [
+        "times = state.shared.past\nreturn not any(t > 5 for t in times) and any(t < 5 for t in times) and {all}",
+        "times = state.shared.all\nreturn times.pop() >= 0 and len(times) > 0 and {all}",
+    ],
+)
+def test_a_property_of_a_record_makes_another_list_for_each_use(invariant: str, tmp_path: Path) -> None:
+    file, body = tmp_path / "workers.py", invariant.replace("\n", f"\n{' ' * 8}")
+    made = "    @property\n    def {name}(self):\n        {makes} range(self.time + 1){end}\n\n"
+    methods = made.format(name="past", makes="yield from", end="") + made.format(name="all", makes="return [*", end="]")
+    model = MODEL.replace("class Tick(", f"{methods}class Tick(").replace("{constraint}", "True")
+    every = "all(r.done < 3 for r in state.replicas.values())"
+    file.write_text(model.replace("return {invariant}", body.format(all=every)))
+    assert told(file, "symbolic", search="bfs")[-1] == told(file, "reference")[-1] != []
     assert told(file, "tables") == told(file, "reference")
 
 
