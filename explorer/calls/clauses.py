@@ -28,6 +28,7 @@ BUILTINS_IN_CLAUSES = {"all", "any", "bool", "isinstance", "len", "sum"}
 COPYING_FUNCTIONS = {"frozenset": frozenset, "list": list, "ordered": ordered, "set": set, "tuple": tuple}
 _IMMUTABLE_COPIES = {"frozenset", "tuple"}
 _REFUSED_NAMES = {"__class__", "dir", "eval", "exec", "globals", "inboxes", "locals", "super", "vars"}
+_REFUSED_NODES = (ast.NamedExpr, ast.Yield, ast.YieldFrom)
 MOST_NODES_OF_CLAUSES = 4_000
 _CERTAIN_COLLECTIONS = {"state.replicas", *(f"state.replicas.{name}()" for name in ("items", "keys", "values"))}
 """Collections that any state has."""
@@ -261,7 +262,7 @@ def _clauses_of_statements(body: list[ast.stmt], path: _Clause) -> Iterator[_Cla
 
 def _clauses_of_branch(branch: ast.If, path: _Clause) -> Iterator[_Clause]:
     if not any(isinstance(one, ast.Return) for one in branch.body):  # with a clause that evaluates the test
-        yield from path.evaluating(branch.test)
+        yield from path.evaluating(_negated(branch.test))
     yield from _clauses_of_statements(branch.body, path.guarded(branch.test))
     yield from _clauses_of_statements(branch.orelse, path.guarded(_negated(branch.test)))
 
@@ -363,7 +364,7 @@ def _is_only_compared(names: set[str], roots: Iterable[ast.AST]) -> bool:
 
 def _is_computed(value: ast.expr) -> bool:
     """Whether an expression reads a property of Python's, which may make a list or a generator for each use."""
-    names = {one.attr for one in nodes_of_type(value, ast.Attribute)}
+    names = {one.attr for one in ast.walk(value) if isinstance(one, ast.Attribute)}
     waiting: list[type] = [Record, Protocol, enum.Enum] if names else []
     while waiting:
         known = vars(kind := waiting.pop())
@@ -530,10 +531,10 @@ class StatePartFinder:
         attributes = {one.attr for one in nodes_of_type(definition, ast.Attribute)}
         refused = not _REFUSED_NAMES.isdisjoint(attributes | loaded_names(definition))
         is_usual = [one.arg for one in definition.args.args] == parameters and len(parameters) == USUAL_PARAMETERS
-        others = COPYING_FUNCTIONS.keys() - self._copying
+        others = (COPYING_FUNCTIONS.keys() - self._copying) | (_ITERATING_FUNCTIONS - COPYING_FUNCTIONS.keys()) & own
         refused |= not others.isdisjoint(loaded_names(definition))
         clashes = not own.isdisjoint(BUILTINS_IN_CLAUSES) or not {*REPLICA_PARAMETERS, "shared"}.isdisjoint(parameters)
-        if refused or clashes or not is_usual or nodes_of_type(definition, ast.NamedExpr):
+        if refused or clashes or not is_usual or any(nodes_of_type(definition, kind) for kind in _REFUSED_NODES):
             raise NoClausesError("a name may mean something else")
         self._definition, self._state = _UniqueNames().visit(deepcopy(definition)), parameters[-1]
         self._variables = assigned_names(definition) | assigned_names(self._definition)

@@ -119,7 +119,7 @@ def _function_of_tests(prop: Property, function: Callable[..., Iterator[Any]]) -
         """Return whether all tests are true: the property may return the value of each."""
         try:
             found: Any = next((one for one in function(*arguments) if one is not True), True)
-        except Exception:
+        except (Exception, SystemExit):
             found = None
         if type(found) is not bool:
             raise WholeStateNeededError(prop.name)

@@ -369,12 +369,15 @@ def test_a_function_named_as_one_that_copies(tmp_path: Path) -> None:
         "for x in state.shared: pass\nreturn {all}",
         "for a, b in state.replicas.values(): pass\nreturn {all}",
         "if state.shared.time:\n    for x in 5: pass\nreturn {all}",
+        "if (yield True): return False\nreturn {all}",
+        "if state.shared: pass\nreturn {all}",
         "for r in ordered(state.replicas.values()):\n    if r.done > 5: return False\nreturn {all}",
     ],
 )
 def test_errors_of_constraints(constraint: str, tmp_path: Path) -> None:
     file, body = tmp_path / "workers.py", constraint.replace("\n", f"\n{' ' * 8}").format(all=CONJUNCTS[0])
     model = MODEL.replace("return {constraint}", body).replace("{invariant}", "True")
+    model = model.replace("class Tick(", "    def __bool__(self):\n        return 1 // (1 - self.time)\n\nclass Tick(")
     file.write_text(model.replace("from kraftcheck import *", "from kraftcheck import *\n\ndel ordered"))
     for engine in ("reference", "tables", "symbolic"):
         assert told(file, engine, search="bfs")[0] == "an error"
