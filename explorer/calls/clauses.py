@@ -163,8 +163,7 @@ def _clauses_of_test(test: ast.expr, path: _Clause) -> Iterator[_Clause]:
     quantified = _parse_universal_quantifier(test)
     match test:
         case ast.BoolOp(ast.And(), [*others, last]):
-            for value in others:
-                yield from (one.as_condition for one in _clauses_of_test(value, path))
+            yield from _conditions_of_tests(others, path)
             yield from _clauses_of_test(last, path)
         case ast.BoolOp(ast.Or(), [*others, last]) if all(map(_is_bool, others)):
             for other in others:
@@ -179,6 +178,12 @@ def _clauses_of_test(test: ast.expr, path: _Clause) -> Iterator[_Clause]:
             yield from _clauses_of_test(quantified[0], path)
         case _:
             yield _clause_of_pairs(test, path) or path._replace(test=test)
+
+
+def _conditions_of_tests(tests: list[ast.expr], path: _Clause) -> Iterator[_Clause]:
+    """Yield the clauses of tests whose values are not used where they are true."""
+    for test in tests:
+        yield from (one.as_condition for one in _clauses_of_test(test, path))
 
 
 def _parse_universal_quantifier(test: ast.expr) -> tuple[ast.expr, list[ast.comprehension]] | None:
@@ -343,23 +348,28 @@ def _is_only_read(name: str, statements: list[ast.stmt]) -> bool:
 
 def _is_only_compared(names: set[str], roots: Iterable[ast.AST]) -> bool:
     """Whether trees only compare and test the values of variables, or read their attributes: none is used up."""
-    nodes, compared = [*chain(*map(ast.walk, roots))], list[ast.AST]()
-    methods = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
-    for node in nodes:
-        match node:
-            case ast.Compare(left, operators, others):
-                used_up = [isinstance(kind, ast.In | ast.NotIn) for kind in operators]
-                compared += [left, *(one for one, is_used_up in zip(others, used_up, strict=True) if not is_used_up)]
-            case ast.BinOp(left, _, right):
-                compared += [left, right]
-            case ast.If(test) | ast.IfExp(test) | ast.UnaryOp(_, test) | ast.Subscript(_, test):
-                compared.append(test)
-            case ast.Attribute(value) if id(node) not in methods and not _is_computed(node):
-                compared.append(value)
-            case ast.comprehension(_, _, ifs):
-                compared += ifs
+    nodes = [*chain(*map(ast.walk, roots))]
+    methods = [node.func for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    compared = {*map(id, chain(*map(_compared_parts, nodes)))} - {id(method.value) for method in methods}
     loads = [node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
-    return {id(node) for node in loads if node.id in names} <= {*map(id, compared)}
+    return {id(node) for node in loads if node.id in names} <= compared
+
+
+def _compared_parts(node: ast.AST) -> list[ast.expr]:
+    """Return the parts of a node whose values it only compares or tests, or whose attribute it reads."""
+    match node:
+        case ast.Compare(left, operators, others):
+            pairs = zip(operators, others, strict=True)
+            return [left, *(one for kind, one in pairs if not isinstance(kind, ast.In | ast.NotIn))]
+        case ast.BinOp(left, _, right):
+            return [left, right]
+        case ast.If(test) | ast.IfExp(test) | ast.UnaryOp(_, test) | ast.Subscript(_, test):
+            return [test]
+        case ast.Attribute(value) if not _is_computed(node):
+            return [value]
+        case ast.comprehension(_, _, ifs):
+            return ifs
+    return []
 
 
 def _is_computed(value: ast.expr) -> bool:
@@ -520,6 +530,12 @@ def _copying_functions(names: Mapping[str, Any]) -> set[str]:
     return {name for name, one in COPYING_FUNCTIONS.items() if names.get(name, vars(builtins).get(name)) is one}
 
 
+def _are_usual(parameters: list[str], positional: list[ast.arg]) -> bool:
+    """Whether a property has two parameters, positional ones, whose names no part uses."""
+    is_usual = [one.arg for one in positional] == parameters and len(parameters) == USUAL_PARAMETERS
+    return is_usual and {*REPLICA_PARAMETERS, "shared"}.isdisjoint(parameters)
+
+
 class StatePartFinder:
     """Finds the parts of a property over one state, from the definition of its function."""
 
@@ -529,12 +545,11 @@ class StatePartFinder:
         own = {*function.__globals__, *inner}
         self._copying = _copying_functions(function.__globals__) - inner
         attributes = {one.attr for one in nodes_of_type(definition, ast.Attribute)}
-        refused = not _REFUSED_NAMES.isdisjoint(attributes | loaded_names(definition))
-        is_usual = [one.arg for one in definition.args.args] == parameters and len(parameters) == USUAL_PARAMETERS
         others = (COPYING_FUNCTIONS.keys() - self._copying) | (_ITERATING_FUNCTIONS - COPYING_FUNCTIONS.keys()) & own
-        refused |= not others.isdisjoint(loaded_names(definition))
-        clashes = not own.isdisjoint(BUILTINS_IN_CLAUSES) or not {*REPLICA_PARAMETERS, "shared"}.isdisjoint(parameters)
-        if refused or clashes or not is_usual or any(nodes_of_type(definition, kind) for kind in _REFUSED_NODES):
+        refused = not _REFUSED_NAMES.isdisjoint(attributes) or any(nodes_of_type(definition, k) for k in _REFUSED_NODES)
+        refused |= not (_REFUSED_NAMES | others).isdisjoint(loaded_names(definition))
+        refused |= not own.isdisjoint(BUILTINS_IN_CLAUSES)
+        if refused or not _are_usual(parameters, definition.args.args):
             raise NoClausesError("a name may mean something else")
         self._definition, self._state = _UniqueNames().visit(deepcopy(definition)), parameters[-1]
         self._variables = assigned_names(definition) | assigned_names(self._definition)
