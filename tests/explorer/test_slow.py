@@ -32,6 +32,7 @@ from kraftcheck.spec import (
     projection,
 )
 from kraftcheck.spec.errors import RaisedError
+from kraftcheck.spec.values import field_names
 
 pytestmark = pytest.mark.kernel
 
@@ -258,7 +259,10 @@ def test_the_note_says_how_often() -> None:
     found = engine.explore(
         PROTOCOL, SearchRequest(properties=named("OfState"), deadlock=False, keep_going=True, max_depth=4)
     )
-    assert found.notes == [f"OfState reads whole states: it was evaluated {found.distinct_states:,} times"]
+    (note,) = found.notes
+    assert note.startswith("OfState reads whole states: it was evaluated ")
+    evaluated = int(note.split()[-2])
+    assert 0 <= evaluated - found.distinct_states <= len(field_names(State))  # again where it reads another part
     assert (
         engine.explore(PROTOCOL, SearchRequest(properties=named("OfReplica"), deadlock=False, max_depth=4)).notes == []
     )

@@ -208,7 +208,8 @@ def test_random_loops_agree_with_the_reference(examples: int, tmp_path: Path, mo
         rare = load(f"{file}:Workers").protocol.properties["Rare"]
         split += len(inspection.split_property(rare)) > 1
         expected = told(file, "reference")
-        for found in (told(file, "tables"), told(file, "symbolic", search="bfs")):
+        engines = [told(file, "tables"), *([told(file, "symbolic", search="bfs")] if number % 4 == 0 else [])]
+        for found in engines:
             if expected[0] == "an error" != found[0]:  # an engine may meet a lesser violation first
                 ((_, depth),) = found[-1]
                 assert depth <= expected[1], bodies
