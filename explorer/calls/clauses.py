@@ -12,7 +12,7 @@ import builtins
 import enum
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -375,13 +375,21 @@ def _compared_parts(node: ast.AST) -> list[ast.expr]:
 def _is_computed(value: ast.expr) -> bool:
     """Whether an expression reads a property of Python's, which may make a list or a generator for each use."""
     names = {one.attr for one in ast.walk(value) if isinstance(one, ast.Attribute)}
-    waiting: list[type] = [Record, Protocol, enum.Enum] if names else []
+    return bool(names) and not names.isdisjoint(_computed_names())
+
+
+@cache
+def _computed_names() -> set[str]:
+    """Return the names of Python's properties in the classes of records, protocols and enums."""
+    found, waiting, seen = set[str](), [Record, Protocol, enum.Enum], set[type]()
     while waiting:
-        known = vars(kind := waiting.pop())
-        if kind is not enum.Enum and any(isinstance(known.get(name), property | cached_property) for name in names):
-            return True
-        waiting += kind.__subclasses__()
-    return False
+        kind: type = waiting.pop()
+        if kind not in seen:
+            seen.add(kind)
+            waiting += kind.__subclasses__()
+            own = {} if kind is enum.Enum else vars(kind)
+            found.update(name for name, value in own.items() if isinstance(value, property | cached_property))
+    return found
 
 
 def _has_plain_elements(value: ast.expr) -> bool:
@@ -540,6 +548,7 @@ class StatePartFinder:
     """Finds the parts of a property over one state, from the definition of its function."""
 
     def __init__(self, function: Any, definition: ast.FunctionDef) -> None:
+        _computed_names.cache_clear()  # there may be more classes now
         parameters = [one.arg for one in nodes_of_type(definition.args, ast.arg)]
         inner = {*function.__code__.co_freevars, *parameters, *stored_names([definition])}
         own = {*function.__globals__, *inner}
