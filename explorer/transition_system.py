@@ -157,8 +157,8 @@ MOST_CACHED_RENAMED_STATES = 1 << 16
 """Renamed states before their cache is emptied."""
 
 
-MOST_CACHED_IMAGES = 1 << 14
-"""Images of a state's parts under one permutation before their cache is emptied."""
+MOST_CACHED_IMAGES = 1 << 18
+"""Images of states' parts, under all permutations together, before their caches are emptied."""
 
 
 def canonicalizer(protocol: Protocol, symmetry: str | None, view: str | None) -> Callable[[State], Value]:
@@ -166,7 +166,8 @@ def canonicalizer(protocol: Protocol, symmetry: str | None, view: str | None) ->
     see = _view_function(protocol, view)
     if symmetry is None:
         return see
-    images = [_image_encoder(permutation) for permutation in permutation_group(protocol.symmetry_sets(symmetry))]
+    group = permutation_group(protocol.symmetry_sets(symmetry))
+    images = [_image_encoder(permutation, MOST_CACHED_IMAGES // len(group)) for permutation in group]
 
     # The key of an orbit is the least encoding of its members. It is exact, at the cost of one encoding for each
     # permutation of the group.
@@ -177,14 +178,14 @@ def canonicalizer(protocol: Protocol, symmetry: str | None, view: str | None) ->
     return canonical
 
 
-def _image_encoder(permutation: Permutation) -> Callable[[State], bytes]:
-    """Return a function that encodes a state's image under a permutation; the parts' encodings are memoized."""
+def _image_encoder(permutation: Permutation, most: int) -> Callable[[State], bytes]:
+    """Return a function that encodes a state's image under a permutation; `most` encodings of parts are memoized."""
     known: dict[Value, tuple[Value, bytes]] = {}  # a part, and the encoding of its image
 
     def encoded(part: Value) -> bytes:
         found = known.get(part)
         if found is None or not same_types(found[0], part):  # 1 and True are equal keys
-            if len(known) >= MOST_CACHED_IMAGES:
+            if len(known) >= most:
                 known.clear()
             found = known[part] = part, encode(permute_model_values(part, permutation))
         return found[1]

@@ -78,3 +78,15 @@ class Window(Protocol):
     @constraint
     def short_channels(self, state: State) -> bool:
         return all(len(channel) <= self.capacity for inbox in state.inboxes.values() for channel in inbox.values())
+
+
+class ProjectedWindow(Window):
+    """The same, with a projection of each inbox in place of the whole state."""
+
+    @projection
+    def longest(self, inbox: Map) -> int:
+        return max((len(channel) for channel in inbox.values()), default=0)
+
+    @constraint(reads=longest)
+    def short_channels(self, longest: Map[str, int]) -> bool:
+        return all(n <= self.capacity for n in longest.values())

@@ -157,7 +157,7 @@ class StateChecks:
     def __init__(self, space: StateSpace, semantics: Semantics) -> None:
         self._space = space
         self._semantics = semantics
-        self._parts: dict[str, list[Property]] = {}
+        self._parts: dict[Any, list[Property]] = {}
         self._observed: Counter[str] = Counter()
         self._observation_seconds: dict[str, float] = defaultdict(float)
         self._bad: dict[tuple[Any, PropertyBinding], list[Event]] = defaultdict(list)
@@ -182,7 +182,7 @@ class StateChecks:
                     bad += self._events(part, binding, states)
                     found = store.union(found, self._space.enabled(states, bad))
         except WholeStateNeededError:  # a part raised an error: the property may hold nevertheless
-            self._parts[prop.name] = []
+            self._parts[prop.key] = []
             return self._one_by_one(prop, states)
         return found
 
@@ -192,9 +192,9 @@ class StateChecks:
 
     def _parts_of(self, prop: Property) -> list[Property]:
         """Return the parts of a property over whole states; [] if they cannot be evaluated."""
-        if prop.name not in self._parts:
-            self._parts[prop.name] = split_property(prop)
-        return self._parts[prop.name]
+        if prop.key not in self._parts:
+            self._parts[prop.key] = split_property(prop)
+        return self._parts[prop.key]
 
     def _one_by_one(self, prop: Property, states: int) -> int:
         store, variables = self._space.store, self._space.variables
