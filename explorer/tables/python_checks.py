@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -121,11 +121,12 @@ class StateFunctionMemo:
                 return numbers[which]
 
     def _learn(self, key: bytes, row: Any) -> None:
-        decode, parts = cache(self._interner.decoder(row)), len(self._parts)
+        decode, parts, values = self._interner.decoder(row), len(self._parts), dict[str, Any]()
 
         def read(name: str) -> Any:
-            self._parts[name] = None
-            return decode(name)
+            if name not in values:
+                self._parts[name], values[name] = None, decode(name)
+            return values[name]
 
         number = self._function(StateProxy(read))  # type: ignore[arg-type]
         if len(self._parts) > parts or len(self._known) >= MOST_MEMOIZED_INPUTS:
