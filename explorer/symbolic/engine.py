@@ -33,6 +33,7 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, initial_states
 
 PYTHON_GC_THRESHOLD = 1_000_000  # allocations between two runs of Python's garbage collector
+LEAST_NODES_TO_COLLECT = 10_000  # nodes from which on garbage is collected: all objects are traversed
 CLOCK_CHECK_SECONDS = 0.1  # seconds between two checks of the clock
 TABLES_LEARNING_SECONDS, TABLES_STATES_A_SECOND = 5.0, 100_000
 """Upper estimate of the table engine's time: seconds to learn, and states a second."""
@@ -124,13 +125,21 @@ class SymbolicSearch:
                 # `HandlerCache`, which drops only the calls that depend on the changed replicas or sets.
                 if isinstance(again, OpaqueSetRequired):
                     layout.make_opaque(again.field)
-                self.space = None
-                gc.collect()  # learned objects refer to each other in cycles
+                self._drop_space()
                 self._counted, found = 0, None
             except OutOfNodes:
                 most = len(self.space.store.arrays.nodes) if self.space is not None else 0
                 asked = options.max_nodes and max(options.max_nodes, LEAST_MAX_NODES)
                 self.monitor.stop_at("max_nodes" if most == asked else MEMORY_LIMIT)
+
+    def _drop_space(self) -> None:
+        space, self.space = self.space, None
+        if space is None:
+            return
+        nodes = space.store.nodes
+        space.store.free()
+        if nodes >= LEAST_NODES_TO_COLLECT:
+            gc.collect()  # learned objects refer to each other in cycles
 
     def _new_space(self, layout: VariableLayout, *, is_restored: bool) -> StateSpace:
         self.space, self.pace.next_look = None, math.inf

@@ -23,6 +23,7 @@ MARKS = dict.fromkeys(LONGEST, pytest.mark.exhaustive) | {"grow-and-shrink-with-
 ALL = [pytest.param(name, marks=MARKS.get(name, ())) for name in MODELS]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ALL)
 def test_counts_are_those_of_tlc(name: str) -> None:
     theirs = expected()[name]

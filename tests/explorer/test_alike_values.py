@@ -296,6 +296,7 @@ ORDERS = [("tables", "bfs"), ("tables", "dfs"), ("symbolic", "saturation"), ("sy
 TWINS = [Twins, OfPeers, OfProjections, Symmetric, OfShared, Viewed, Allowed, InSets, InOwnSets]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("model", TWINS)
 def test_a_model_of_values_alike_has_the_states_of_its_twin(model: type[Twins]) -> None:
     def found(engine: str, search: str, *, alike: bool) -> tuple[Any, ...]:

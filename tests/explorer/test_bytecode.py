@@ -574,7 +574,7 @@ STATEMENTS = (
 )
 
 
-@pytest.mark.parametrize("seed", [1, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 9))])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 9))])
 def test_random_statements_are_executed_as_python_does(tmp_path: Path, seed: int) -> None:
     drawer = Drawer(seed)
     assert wrong_among(tmp_path, [drawer.function() for _ in range(60)]) == []

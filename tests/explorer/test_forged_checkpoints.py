@@ -105,7 +105,7 @@ def test_a_forged_checkpoint_of_tables(checkpoint: Checkpoint, count: int, tmp_p
 
 
 @pytest.mark.parametrize(
-    "count", [8, pytest.param(40, marks=pytest.mark.slow), pytest.param(400, marks=pytest.mark.exhaustive)]
+    "count", [4, pytest.param(40, marks=pytest.mark.slow), pytest.param(400, marks=pytest.mark.exhaustive)]
 )
 def test_a_forged_checkpoint_of_exploded_sets(count: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     take_apart_at(2, monkeypatch)

@@ -183,7 +183,7 @@ class Pairs(Notes):
 evaluated: list[tuple[Node, Note]] = []
 
 
-@pytest.mark.parametrize("most", [1, 1 << 20])
+@pytest.mark.parametrize("most", [1 << 20, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_pair_of_a_replica_and_a_message_is_evaluated_once(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(python_checks, "MOST_CACHED_PAIRS", most)
     protocol = Pairs(notes=2)

@@ -290,6 +290,7 @@ def test_engines_share_the_initial_states(monkeypatch: pytest.MonkeyPatch) -> No
     assert protocol.kept_initial is None
 
 
+@pytest.mark.slow
 def test_calls_in_many_initial_states_choose_the_engine_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """All states are known at the start, so that their number never doubles."""
     tables_first(monkeypatch)
@@ -301,7 +302,7 @@ def test_calls_in_many_initial_states_choose_the_engine_early(monkeypatch: pytes
     assert 0 < int(calls[1].replace(",", "")) < 6_000
 
 
-@pytest.mark.parametrize("numbers", [900, 1_900, 9_000])
+@pytest.mark.parametrize("numbers", [1_900, 3_500, pytest.param(9_000, marks=pytest.mark.slow)])
 def test_a_violation_after_many_initial_states_ends_the_search_at_the_end_of_the_level(
     numbers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,6 +80,7 @@ def gives_up(*_: object) -> None:
     raise PathTimeout
 
 
+@pytest.mark.slow
 def test_where_no_shortest_counterexample_is_found_in_time_another_is(monkeypatch: pytest.MonkeyPatch) -> None:
     given = configured("registration", None, "not-durable")
     monkeypatch.setattr(WitnessPathFinder, "shortest", gives_up)
@@ -101,7 +102,8 @@ def test_the_verdict_stands_where_no_counterexample_is_found_in_time(monkeypatch
     assert "no behaviour that leads to the state shown was found; use --search bfs" in result.notes[2]
 
 
-@pytest.mark.parametrize("search", ["saturation", pytest.param("chaining", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("search", ["saturation", "chaining"])
 def test_a_search_whose_violation_has_no_behaviour_is_resumed(
     search: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

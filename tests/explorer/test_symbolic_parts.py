@@ -49,7 +49,7 @@ def searched(protocol: TwoPhaseCommit, **options: Any) -> SymbolicSearch:
     return search
 
 
-@pytest.mark.parametrize("count", [6, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [5, pytest.param(20, marks=pytest.mark.slow)])
 def test_two_phase_commit_takes_the_time_of_its_managers(count: int) -> None:
     search = searched(TwoPhaseCommit(resource_managers=managers(count)))
     result = search.result  # type: ignore[attr-defined]

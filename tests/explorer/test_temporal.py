@@ -492,7 +492,7 @@ def is_violated(protocol: Walk, parts: list[tuple[str, str]], fairness: tuple[Fa
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize("examples", [50, pytest.param(600, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [15, pytest.param(600, marks=pytest.mark.slow)])
 def test_verdicts_are_those_of_the_definition(examples: int) -> None:
     seen = set()
     for seed in range(examples):

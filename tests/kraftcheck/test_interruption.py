@@ -329,7 +329,7 @@ class Endless(Protocol):
 """
 
 
-@pytest.mark.parametrize("at", ["initial", "step", pytest.param("small", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("at", ["step", *(pytest.param(at, marks=pytest.mark.slow) for at in ("initial", "small"))])
 @pytest.mark.parametrize("command", ["check", pytest.param("simulate", marks=pytest.mark.slow)])
 def test_the_time_limit_ends_an_endless_call(tmp_path: Path, at: str, command: str) -> None:
     """The last state before the call counts, and the note names the method."""

@@ -142,6 +142,7 @@ REFUSALS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", REFUSALS)
 def test_a_refusal_of_another_cluster_or_partition_conforms(name: str, validate: Callable[..., Outcome]) -> None:
     cluster, topic, partition, right = REFUSALS[name]
