@@ -6,8 +6,8 @@ import ast
 import re
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
-from functools import cache
+from collections.abc import Iterable, Iterator, Set
+from functools import cache, lru_cache
 from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec, module_from_spec, spec_from_loader
@@ -281,13 +281,10 @@ def installed_folders() -> set[Path]:
     return {Path(path).resolve() for name, path in get_paths().items() if name.endswith("lib")}
 
 
-def _module_names_in_import_statements(module: ModuleType, path: Path | None) -> set[str]:
+def _module_names_in_import_statements(module: ModuleType, path: Path | None) -> Set[str]:
     """Return the modules that statements such as `import package.part` name: the module has the package alone."""
     packages = [one for one in vars(module).values() if isinstance(one, ModuleType) and hasattr(one, "__path__")]
-    if path is None or not packages:
-        return set()
-    imports = (node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Import))
-    return {one.name for node in imports for one in node.names}
+    return set() if path is None or not packages else _imported_names_of_file(path)[0]
 
 
 def _is_submodule_imported_elsewhere(module: ModuleType, name: str, value: object) -> bool:
@@ -298,14 +295,19 @@ def _is_submodule_imported_elsewhere(module: ModuleType, name: str, value: objec
     if not isinstance(value, ModuleType) or value.__name__ != f"{module.__name__}.{name}":
         return False
     path = source_path(module)
-    return path is not None and name not in _last_components_of_imported_names(path)
+    return path is not None and name not in _imported_names_of_file(path)[1]
 
 
-def _last_components_of_imported_names(path: Path) -> Iterator[str]:
-    """Yield the names that a file imports, each without its package."""
-    for node in ast.walk(ast.parse(path.read_bytes())):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            yield from (one.name.rpartition(".")[2] for one in node.names)
+def _imported_names_of_file(path: Path) -> tuple[Set[str], Set[str]]:
+    """Return the names in a file's `import` statements, and the last components of all names that it imports."""
+    return _imported_names(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=256)  # searches in one process ask again and again
+def _imported_names(path: Path, _modified: int) -> tuple[Set[str], Set[str]]:
+    nodes = [node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Import | ast.ImportFrom)]
+    modules = {one.name for node in nodes if isinstance(node, ast.Import) for one in node.names}
+    return modules, {one.name.rpartition(".")[2] for node in nodes for one in node.names}
 
 
 def _defining_module_name(value: object) -> str:
