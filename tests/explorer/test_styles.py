@@ -339,6 +339,22 @@ def test_a_search_that_grows_is_not_tried_for_long(monkeypatch: pytest.MonkeyPat
     assert 0 < states[-1] < 4_000
 
 
+def test_the_seconds_are_those_of_all_engines_that_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables_first(monkeypatch)
+    run = engines._run_engine
+
+    def late(engine: str, protocol: Protocol, options: SearchRequest) -> Result:
+        report = options.report
+        if engine != "tables" or report is None:
+            return run(engine, protocol, options)
+        return run(engine, protocol, replace(options, report=lambda at: report(replace(at, seconds=at.seconds + 500))))
+
+    monkeypatch.setattr(engines, "_run_engine", late)
+    found = engines.search("tables", EachNumber(numbers=4_000), SearchRequest(deadlock=False), is_named=False)
+    assert found.engine == "bytecode"
+    assert 500 < found.seconds < 600
+
+
 @pytest.mark.slow
 def test_a_translation_that_fails_in_the_search_leads_back_to_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
