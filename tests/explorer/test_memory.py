@@ -92,8 +92,7 @@ def test_random_protocols(examples: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("symmetry", [None, "symmHostsAndValues"])
+@pytest.mark.parametrize(("symmetry", "workers"), [(None, 2), ("symmHostsAndValues", 1)])
 def test_a_tenth_of_what_it_needs(symmetry: str | None, workers: int) -> None:
     protocol = bound("counts/two-voters-two-values-remove").protocol
     options = SearchRequest(

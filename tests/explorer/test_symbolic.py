@@ -37,7 +37,7 @@ def test_what_is_learned_in_a_level_is_not_forgotten_in_the_next() -> None:
 
 
 @pytest.mark.parametrize(
-    "count", [pytest.param(20, marks=pytest.mark.slow(minutes=True)), pytest.param(300, marks=pytest.mark.exhaustive)]
+    "count", [pytest.param(10, marks=pytest.mark.slow(minutes=True)), pytest.param(300, marks=pytest.mark.exhaustive)]
 )
 def test_many_random_protocols(count: int) -> None:
     assert agree(count, 1_000) == {"run": count}

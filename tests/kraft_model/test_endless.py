@@ -203,8 +203,13 @@ FAULTY = [
 ]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("config", "variant"), FAULTY, ids=[f"{config}-{variant}" for config, variant in FAULTY])
+@pytest.mark.parametrize(
+    ("config", "variant"),
+    [
+        pytest.param(*case, marks=pytest.mark.exhaustive if number % 3 else pytest.mark.slow, id="-".join(case))
+        for number, case in enumerate(FAULTY)
+    ],
+)
 def test_a_fault_violates_the_same_with_and_without_the_renaming(config: str, variant: str) -> None:
     model = find_model("quorum", variant)
     content = find_config_name_and_content(model, config)[1]
