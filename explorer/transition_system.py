@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import Behaviour
-from kraftcheck.spec.encoding import encode
+from kraftcheck.spec.encoding import DecodingVocabulary, encode
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.formula import Fairness
@@ -167,7 +167,8 @@ def canonicalizer(protocol: Protocol, symmetry: str | None, view: str | None) ->
     if symmetry is None:
         return see
     group = permutation_group(protocol.symmetry_sets(symmetry))
-    images = [_image_encoder(permutation, MOST_CACHED_IMAGES // len(group)) for permutation in group]
+    vocabulary = DecodingVocabulary()
+    images = [_image_encoder(permutation, MOST_CACHED_IMAGES // len(group), vocabulary) for permutation in group]
 
     # The key of an orbit is the least encoding of its members. It is exact, at the cost of one encoding for each
     # permutation of the group.
@@ -178,8 +179,11 @@ def canonicalizer(protocol: Protocol, symmetry: str | None, view: str | None) ->
     return canonical
 
 
-def _image_encoder(permutation: Permutation, most: int) -> Callable[[State], bytes]:
-    """Return a function that encodes a state's image under a permutation; `most` encodings of parts are memoized."""
+def _image_encoder(permutation: Permutation, most: int, vocabulary: DecodingVocabulary) -> Callable[[State], bytes]:
+    """Return a function that encodes a state's image under a permutation; `most` encodings of parts are memoized.
+
+    The function raises InputError for two classes with one name: encodings do not tell their values apart.
+    """
     known: dict[Value, tuple[Value, bytes]] = {}  # a part, and the encoding of its image
 
     def encoded(part: Value) -> bytes:
@@ -187,6 +191,7 @@ def _image_encoder(permutation: Permutation, most: int) -> Callable[[State], byt
         if found is None or not same_types(found[0], part):  # 1 and True are equal keys
             if len(known) >= most:
                 known.clear()
+            vocabulary.note(part)
             found = known[part] = part, encode(permute_model_values(part, permutation))
         return found[1]
 

@@ -46,6 +46,7 @@ from kraftcheck.spec.diagnosis.lint import (
     notes_on_unevaluated_parts,
     vacuous_properties,
 )
+from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 
 EXIT_CODES = {
@@ -138,7 +139,6 @@ def _recount_property_inputs(protocol: Protocol, options: SearchRequest, watched
         return
     from kraftcheck.explorer.reference import explore
 
-    again = install_probes(protocol, [one.prop for one in few])
     asked = SearchRequest(
         init=options.init,
         properties=tuple(one.prop for one in few),
@@ -148,10 +148,12 @@ def _recount_property_inputs(protocol: Protocol, options: SearchRequest, watched
         view=options.view,
         deadlock=False,
         keep_going=True,
-        max_states=RECOUNTED_STATES,
+        max_depth=options.max_depth,
+        max_states=min(options.max_states or RECOUNTED_STATES, RECOUNTED_STATES),
         time_limit=RECOUNT_SECONDS,
     )
-    with suppress(KeyboardInterrupt):
+    again = install_probes(protocol, [one.prop for one in few])
+    with suppress(KeyboardInterrupt, InputError):  # the search did not meet this error, and has its result
         run_within_time_limit(protocol, asked, partial(explore, protocol, asked))
     for one, counted in zip(few, again, strict=True):
         one.calls, one.before = counted.inputs, 0

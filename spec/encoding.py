@@ -96,6 +96,9 @@ class DecodingVocabulary:
     def add(self, cls: type) -> None:
         """Add a record class or an enum; raise InputError if another class has its name."""
         known: dict[str, Any] = self.records if issubclass(cls, Record) else self.symbols
+        if cls.__qualname__ not in known and _has_equal_texts(cls):
+            problem = "two of its values have the same text; encodings cannot tell them apart"
+            raise InputError(f"{cls.__module__}.{cls.__qualname__}: {problem}")
         other = known.setdefault(cls.__qualname__, cls)
         if other is not cls:
             raise InputError(
@@ -123,6 +126,10 @@ class DecodingVocabulary:
                     f"{problem.format(f'{cls.__qualname__} (module {cls.__module__})')}: nothing in the protocol leads "
                     "to it; import it by name in the protocol's module"
                 )
+
+
+def _has_equal_texts(cls: type) -> bool:
+    return issubclass(cls, Symbol) and len({str(one.value) for one in cls}) < len(cls)
 
 
 def _direct_components(value: Value) -> Iterable[Value]:

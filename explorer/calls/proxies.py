@@ -91,6 +91,9 @@ class ReadProxy:
     def __repr__(self) -> str:
         return repr(self.__whole__())
 
+    def __reduce__(self) -> Any:
+        return self.__whole__().__reduce__()
+
 
 class SharedRecordProxy(ReadProxy):
     """Proxy of the shared record, read field by field."""
@@ -184,9 +187,6 @@ class RecordProxy(ReadProxy):
 
     def __changed__(self, changes: Mapping[str, Value]) -> RecordProxy:
         return RecordProxy(self.__record__, self.__note__, changes)
-
-    def __reduce__(self) -> Any:
-        return self.__whole__().__reduce__()
 
 
 class PeerProxy(RecordProxy):

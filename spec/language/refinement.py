@@ -63,6 +63,8 @@ class RefinementChecker:
     def _called(self, state: Any) -> State:
         prop, reads, found = self.prop, self.protocol.hidden_reads, None
         reader, cause = f"{prop.kind} {prop.name}", None
+        if prop.name in self.protocol.by_type and type(state) is not State:
+            state = state.but()
         given = {"state": state, "other": self.other.protocol}
         if reads is not None:
             given["state"] = reads.seen(reader, prop.name, "state", state)
@@ -70,6 +72,8 @@ class RefinementChecker:
             found = prop.function(self.protocol, *[given[name] for name in prop.asks])
         except (Exception, SystemExit) as error:
             cause = error
+        if isinstance(found, State) and type(found) is not State:
+            found = found.but()  # it stands for the state
         if reads is not None:
             reads.require_unread(reader)
         problem = "" if cause is not None else self._problem(found)
@@ -77,7 +81,7 @@ class RefinementChecker:
             what, shown = f"property {prop.name}", {"state": state.but()}
             raise RaisedError(self.protocol, what, prop.function, problem, shown, cause) from cause
         assert isinstance(found, State)
-        return found if type(found) is State else found.but()
+        return found
 
     def _problem(self, found: Any) -> str:
         """Return the error text for an invalid result of the mapping, or ""."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -367,3 +368,31 @@ def test_on_the_command_line(run: Run, tmp_path: Path) -> None:
         2,
         True,
     )
+
+
+class Same(TwoPhaseCommit):
+    """Each state is its own abstract state."""
+
+    @refines(TwoPhaseCommit)
+    def same(self, state: State, other: TwoPhaseCommit) -> State:
+        return state
+
+
+class Copied(TwoPhaseCommit):
+    @refines(TwoPhaseCommit)
+    def same(self, state: State, other: TwoPhaseCommit) -> State:
+        return copy.copy(state)
+
+
+class AsksTheType(TwoPhaseCommit):
+    @refines(TwoPhaseCommit)
+    def same(self, state: State, other: TwoPhaseCommit) -> State:
+        return state.but() if type(state) is State else state.but(replicas=Map({}))
+
+
+@pytest.mark.parametrize(("engine", "search"), IN_ORDER)
+@pytest.mark.parametrize("model", [Same, Copied, AsksTheType])
+def test_a_mapping_may_return_the_state(model: type[TwoPhaseCommit], engine: str, search: str) -> None:
+    managers = frozenset(ModelValue(f"rm{number}", number) for number in range(2))
+    found = check(model(resource_managers=managers), engine=engine, search=search, properties=["Same"], deadlock=False)
+    assert (found.verdict, found.distinct_states) == (Verdict.OK, 56)

@@ -306,3 +306,59 @@ def test_tables_that_an_error_left_half_learned_raise_it_again(counter: Path) ->
     for _ in range(3):
         with pytest.raises(RaisedError, match="action Up"):
             expander.expand(rows, np.arange(len(rows)))
+
+
+BEYOND = """
+from kraftcheck import *
+
+
+class Desk(Record):
+    id: int
+    served: int = 0
+
+
+class Counter(Record):
+    issued: int = 0
+
+
+class Queue(Protocol):
+    network = None
+    seats = (10, 20, 30, 40)
+
+    def initial(self):
+        yield self.start([Desk(1), Desk(2)], Counter())
+
+    @environment
+    def issue(self, shared: Counter):
+        yield Step().put(issued=shared.issued + self.seats[shared.issued] // 10 * 0 + 1)
+
+    @internal
+    def serve(self, me: Desk):
+        if me.served < 3:
+            yield become(me.but(served=me.served + 1))
+
+    @invariant
+    def few(self, me: Desk):
+        return me.served <= 1
+
+    @invariant
+    def two_desks(self, state: State):
+        return len(state.replicas) == 2
+"""
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("engine", ["reference", "tables", "symbolic"])
+@pytest.mark.parametrize("limit", [{}, {"max_depth": 2}, {"max_states": 2}])
+def test_an_error_beyond_the_end_of_a_search_takes_no_result_away(
+    engine: str, limit: dict[str, int], tmp_path: Path
+) -> None:
+    """The search for vacuous properties, which follows, goes as far as the search did, and its errors are ignored."""
+    if engine == "symbolic" and limit:
+        return
+    file = tmp_path / "queue_.py"
+    file.write_text(BEYOND)
+    model = load(f"{file}:Queue")
+    found = model.check(engine=engine, deadlock=False, **limit)
+    assert [one.property for one in found.violations] == ([] if limit else ["Few"])
+    assert model.protocol.probes == {}

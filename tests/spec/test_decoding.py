@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import enum
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,20 @@ from hypothesis import strategies as st
 
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import SearchRequest
-from kraftcheck.spec import Map, ModelValue, Protocol, Record, State, Symbol, discovery
+from kraftcheck.spec import (
+    Map,
+    ModelValue,
+    Protocol,
+    Record,
+    State,
+    Steps,
+    Symbol,
+    become,
+    constant,
+    discovery,
+    internal,
+    ordered,
+)
 from kraftcheck.spec.discovery import classes_for_decoding, load_protocol, project_modules_of_protocol
 from kraftcheck.spec.encoding import DecodingError, DecodingVocabulary, decode, encode
 from kraftcheck.spec.errors import InputError
@@ -148,6 +162,49 @@ def test_two_classes_of_one_name_are_refused() -> None:
     lexicon.note((1, "a"))
     with pytest.raises(InputError, match=r"two classes are called .*another.<locals>.Twin: one of tests.spec"):
         lexicon.note(another()())
+
+
+def test_symbols_of_one_text_are_refused() -> None:
+    class Digit(Symbol):
+        ONE = 1
+        TEXT = "1"
+
+    with pytest.raises(InputError, match="Digit: two of its values have the same text"):
+        DecodingVocabulary([Digit])
+
+
+def vote_class() -> type[Record]:
+    class Vote(Record):
+        term: int = 0
+
+    return Vote
+
+
+VOTES = (vote_class(), vote_class())
+
+
+class Node(Record):
+    id: ModelValue
+    cast: Any = None
+
+
+class Election(Protocol):
+    network = None
+    symmetries: ClassVar = {"Nodes": ("nodes",)}
+    nodes: frozenset[ModelValue] = constant("Nodes", default=frozenset(MODEL_VALUES))
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([Node(one) for one in ordered(self.nodes)])
+
+    @internal
+    def vote(self, me: Node) -> Steps:
+        for kind in VOTES if me.cast is None else ():
+            yield become(me.but(cast=kind(1)))
+
+
+def test_a_class_is_not_taken_for_another_of_its_name_in_an_orbit() -> None:
+    with pytest.raises(InputError, match=r"two classes are called .*Vote"):
+        ReferenceSearch(Election(), SearchRequest(symmetry="Nodes", deadlock=False)).run()
 
 
 @pytest.mark.slow

@@ -96,13 +96,15 @@ class ReadLog:
         given: dict[str, Value] = {read.name: self._projection(read) for read in owner.reads if read.name in owner.asks}
         given["shared"] = SharedRecordProxy(self._interner.shared.type, self._read_shared)
         if "state" in owner.asks:
+            if not self.by_field:  # it may tell a proxy from a state, and then read nothing
+                raise WholeStateNeededError(owner.name)
             given["state"] = StateProxy(partial(self._read_state, owner.name, given["shared"]))
         return given
 
     def _read_state(self, owner: str, shared: Value, name: str) -> Value:
         """Return a part of the state as a proxy."""
         interner = self._interner
-        if name == "inboxes" or not self.by_field:
+        if name == "inboxes":
             raise WholeStateNeededError(owner)
         if name == "shared":
             return shared
