@@ -260,7 +260,7 @@ class EngineChooser:
         self._others = others if options.resume is None or _holds_finished_search(options.resume) else []
         self.engine, self._following, self._most, self._until = "tables", "tables", inf, inf
         self._left = inf  # calls for each step where the table engine gave up
-        self._seconds, self._lost_seconds = 0.0, 0.0  # of this engine's search; of those that were given up
+        self._seconds = [0.0]  # of each engine's search
         self.notes: list[str] = []
         self.problem = ""  # why another engine is not chosen
         self._restart()
@@ -291,7 +291,7 @@ class EngineChooser:
     def finish(self, found: Result) -> None:
         """Add notes and seconds to a result; mark the checkpoint as finished if another engine has ended the search."""
         found.notes += self.notes
-        found.seconds += self._lost_seconds
+        found.seconds += sum(self._seconds[:-1])
         if self.engine != "tables" and self._has_checkpoint and found.limit is None:
             _engine_module("tables").mark_checkpoint_finished(self._protocol, self._options)
 
@@ -313,9 +313,9 @@ class EngineChooser:
 
     def change(self) -> None:
         """Change over to the next engine; after another one this is the table engine, which then stays."""
-        if self.engine != "tables" or not self._has_checkpoint:  # a checkpoint holds the seconds before it
-            self._lost_seconds += self._seconds
-        self._seconds = 0.0
+        if self.engine == "tables" and self._has_checkpoint:  # which holds the seconds before it
+            self._seconds[-1] = 0.0
+        self._seconds.append(0.0)
         if self.engine != "tables":
             self._others = [one for one in self._others if one != self.engine and time.monotonic() <= self._until]
             self._following = "tables"
@@ -329,7 +329,7 @@ class EngineChooser:
         self._restart()
 
     def _see(self, progress: Progress) -> None:
-        self._seconds = progress.seconds
+        self._seconds[-1] = progress.seconds
         if self._options.report is not None:
             self._options.report(progress)
         if self.engine == "tables":

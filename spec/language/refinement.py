@@ -63,11 +63,7 @@ class RefinementChecker:
     def _called(self, state: Any) -> State:
         prop, reads, found = self.prop, self.protocol.hidden_reads, None
         reader, cause = f"{prop.kind} {prop.name}", None
-        if prop.name in self.protocol.by_type and type(state) is not State:
-            state = state.but()
-        given = {"state": state, "other": self.other.protocol}
-        if reads is not None:
-            given["state"] = reads.seen(reader, prop.name, "state", state)
+        given = {"state": self._seen(reader, state), "other": self.other.protocol}
         try:
             found = prop.function(self.protocol, *[given[name] for name in prop.asks])
         except (Exception, SystemExit) as error:
@@ -82,6 +78,13 @@ class RefinementChecker:
             raise RaisedError(self.protocol, what, prop.function, problem, shown, cause) from cause
         assert isinstance(found, State)
         return found
+
+    def _seen(self, reader: str, state: Any) -> Any:
+        """Return the state, or a proxy of it, that the mapping is called with."""
+        prop, reads = self.prop, self.protocol.hidden_reads
+        if prop.name in self.protocol.by_type and type(state) is not State:
+            state = state.but()
+        return state if reads is None else reads.seen(reader, prop.name, "state", state)
 
     def _problem(self, found: Any) -> str:
         """Return the error text for an invalid result of the mapping, or ""."""
