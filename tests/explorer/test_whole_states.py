@@ -196,7 +196,7 @@ def test_random_ones_agree_with_the_reference(examples: int, tmp_path: Path, mon
     assert split > examples // 6
 
 
-@pytest.mark.parametrize("examples", [8, pytest.param(150, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [4, pytest.param(150, marks=pytest.mark.slow)])
 def test_random_loops_agree_with_the_reference(examples: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decision_trees, "STATE_INPUTS_TO_JUDGE_REPEATS", 1 << 20)
     random, split = Random(17), 0
@@ -678,6 +678,7 @@ BEHAVIOURS = """
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("inputs", [4, 1 << 20])
 @pytest.mark.parametrize("examples", [3, pytest.param(30, marks=pytest.mark.slow)])
 def test_properties_of_behaviours(examples: int, inputs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
