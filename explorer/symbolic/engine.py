@@ -47,7 +47,12 @@ class PauseSignal(Exception):  # noqa: N818 - not an error
 def explore(protocol: Protocol, options: SearchRequest) -> Result:
     """Search the reachable states of a protocol as sets; raise InputError for unsupported options."""
     request.require_supported("symbolic", protocol, options)
-    return SymbolicSearch(protocol, options).run()
+    search = SymbolicSearch(protocol, options)
+    try:
+        return search.run()
+    finally:
+        if search.space is not None:
+            search.space.store.free()  # its objects refer to each other in cycles
 
 
 class SymbolicSearch:
