@@ -43,7 +43,7 @@ def test_some_pairs_agree(tlc: Tlc, folder: Path) -> None:
 
 @pytest.mark.slow(minutes=1)
 def test_pairs_agree(tlc: Tlc, folder: Path) -> None:
-    summary = compare(itertools.count(0), 20, tlc, folder, most=MOST)
+    summary = compare(itertools.count(0), 30, tlc, folder, most=MOST)
     assert summary.differences == {}
     assert [name for name in FEATURES if summary.features[name] == 0] == []
 

@@ -196,7 +196,7 @@ def test_random_ones_agree_with_the_reference(examples: int, tmp_path: Path, mon
     assert split > examples // 6
 
 
-@pytest.mark.parametrize("examples", [4, pytest.param(150, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [4, pytest.param(75, marks=pytest.mark.slow)])
 def test_random_loops_agree_with_the_reference(examples: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decision_trees, "STATE_INPUTS_TO_JUDGE_REPEATS", 1 << 20)
     random, split = Random(17), 0
@@ -717,7 +717,7 @@ def test_inputs_that_do_not_repeat_are_not_noted(tmp_path: Path, monkeypatch: py
     assert told(file, "tables") == told(file, "reference")
 
 
-@pytest.mark.parametrize("examples", [5, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [5, pytest.param(25, marks=pytest.mark.slow)])
 def test_checkpoints_hold_the_same_search(examples: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def restored(*given: Any) -> int:
         resumed.append(given)
