@@ -339,6 +339,7 @@ def test_a_search_that_grows_is_not_tried_for_long(monkeypatch: pytest.MonkeyPat
     assert 0 < states[-1] < 4_000
 
 
+@pytest.mark.slow
 def test_the_seconds_are_those_of_all_engines_that_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     tables_first(monkeypatch)
     run = engines._run_engine
