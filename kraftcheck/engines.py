@@ -260,7 +260,7 @@ class EngineChooser:
         self._others = others if options.resume is None or _holds_finished_search(options.resume) else []
         self.engine, self._following, self._most, self._until = "tables", "tables", inf, inf
         self._left = inf  # calls for each step where the table engine gave up
-        self._seconds = [0.0]  # of each engine's search
+        self._spent = [("tables", 0.0)]  # the engines in turn, with the seconds of each
         self.notes: list[str] = []
         self.problem = ""  # why another engine is not chosen
         self._restart()
@@ -291,7 +291,7 @@ class EngineChooser:
     def finish(self, found: Result) -> None:
         """Add notes and seconds to a result; mark the checkpoint as finished if another engine has ended the search."""
         found.notes += self.notes
-        found.seconds += sum(self._seconds[:-1])
+        found.seconds += sum(seconds for _, seconds in self._spent[:-1])
         if self.engine != "tables" and self._has_checkpoint and found.limit is None:
             _engine_module("tables").mark_checkpoint_finished(self._protocol, self._options)
 
@@ -313,23 +313,23 @@ class EngineChooser:
 
     def change(self) -> None:
         """Change over to the next engine; after another one this is the table engine, which then stays."""
-        if self.engine == "tables" and self._has_checkpoint:  # which holds the seconds before it
-            self._seconds[-1] = 0.0
-        self._seconds.append(0.0)
         if self.engine != "tables":
             self._others = [one for one in self._others if one != self.engine and time.monotonic() <= self._until]
             self._following = "tables"
             self.notes.clear()
+            if self._options.resume is not None:  # the checkpoint holds the seconds of the tables
+                self._spent = [one for one in self._spent if one[0] != "tables"]
         elif self._has_checkpoint:
             from kraftcheck.explorer.checkpoint import request_resuming_if_saved
 
             self._until = time.monotonic() + min(self._options.checkpoint_every, (self.rest().time_limit or inf) / 2)
             self._options = request_resuming_if_saved(self._options)
         self.engine = self._following
+        self._spent.append((self.engine, 0.0))
         self._restart()
 
     def _see(self, progress: Progress) -> None:
-        self._seconds[-1] = progress.seconds
+        self._spent[-1] = self.engine, progress.seconds
         if self._options.report is not None:
             self._options.report(progress)
         if self.engine == "tables":

@@ -91,8 +91,13 @@ def test_random_protocols(examples: int) -> None:
     check()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("symmetry", "workers"), [(None, 2), ("symmHostsAndValues", 1)])
+@pytest.mark.parametrize(
+    ("symmetry", "workers"),
+    [
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((None, 2), ("symmHostsAndValues", 1))),
+        *(pytest.param(*case, marks=pytest.mark.exhaustive) for case in ((None, 1), ("symmHostsAndValues", 2))),
+    ],
+)
 def test_a_tenth_of_what_it_needs(symmetry: str | None, workers: int) -> None:
     protocol = bound("counts/two-voters-two-values-remove").protocol
     options = SearchRequest(

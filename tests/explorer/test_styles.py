@@ -302,7 +302,7 @@ def test_calls_in_many_initial_states_choose_the_engine_early(monkeypatch: pytes
     assert 0 < int(calls[1].replace(",", "")) < 6_000
 
 
-@pytest.mark.parametrize("numbers", [1_900, 3_500, pytest.param(9_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("numbers", [900, 1_900, 3_500, pytest.param(9_000, marks=pytest.mark.slow)])
 def test_a_violation_after_many_initial_states_ends_the_search_at_the_end_of_the_level(
     numbers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -340,7 +340,10 @@ def test_a_search_that_grows_is_not_tried_for_long(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.slow
-def test_the_seconds_are_those_of_all_engines_that_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_the_seconds_are_those_of_all_engines_that_searched(
+    is_kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tables_first(monkeypatch)
     run = engines._run_engine
 
@@ -351,7 +354,8 @@ def test_the_seconds_are_those_of_all_engines_that_searched(monkeypatch: pytest.
         return run(engine, protocol, replace(options, report=lambda at: report(replace(at, seconds=at.seconds + 500))))
 
     monkeypatch.setattr(engines, "_run_engine", late)
-    found = engines.search("tables", EachNumber(numbers=4_000), SearchRequest(deadlock=False), is_named=False)
+    asked = SearchRequest(deadlock=False, checkpoint=tmp_path / "kept" if is_kept else None)
+    found = engines.search("tables", EachNumber(numbers=4_000), asked, is_named=False)
     assert found.engine == "bytecode"
     assert 500 < found.seconds < 600
 

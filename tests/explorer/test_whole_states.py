@@ -252,17 +252,6 @@ LOOPS = [
     "    if any(map(lambda r: r.done > d + 1, state.replicas.values())): return False\nreturn True",
     "if state.shared.time > 5: return False\n"
     "return len({r.id for r in state.replicas.values() if any(r == 1 for r in [r.done])}) <= 1",
-    "x = 1 // (1 - state.shared.time)\nreturn all(r.done < 3 for r in state.replicas.values())",
-    "if state.shared.time and state.shared.foo: pass\nreturn all(r.done < 3 for r in state.replicas.values())",
-    "for r in state.replicas.values():\n"
-    "    if state.shared.last == 1 and r.id == 1 and r.done > r.limit: continue\n"
-    "return all(r.done < 3 for r in state.replicas.values())",
-    "for x in [1 // (1 - state.shared.time)]: pass\nreturn all(r.done < 3 for r in state.replicas.values())",
-    "return len([1 // (r.done - 1) for r in state.replicas.values() if r.done == 1 and r.id == 0]) <= 1",
-    "return len({r.done for r in [[r.done] for r in state.replicas.values()]}) <= 1",
-    "return len({[r.done > 9] for r in state.replicas.values() if r.done > 1}) <= 1 "
-    "and all(r.done < 3 for r in state.replicas.values())",
-    "return all(r.done < 1 or super().calm(r) for r in state.replicas.values())",
     "for r in state.replicas.values():\n    if r.done > 5: return False\n    elif r.id > 0: continue\n"
     "    if r.done > 1: return False\nreturn True",
     "if state.shared.time > 5: return False\nelif state.shared.last == 1: return True\n"
@@ -270,7 +259,6 @@ LOOPS = [
     "for r in state.replicas.values():\n    if r.done:\n        if r.id > 0: continue\n    else: continue\n"
     "    if r.done > 1: return False\nreturn True",
     "return sum({r.done for r in state.replicas.values() if r.done == 2}) <= 1",
-    "return sum([r for r in state.replicas.values() if r.done > 1 and r.id == 1]) <= 1",
     "for k, r in state.replicas.items():\n    for r in state.replicas.values(): pass\n"
     "    if k != r.id and r.done > 1: return False\nreturn True",
     "for k, r in state.replicas.items():\n    if k == 0: r = state.replicas[1]\n"
@@ -305,7 +293,6 @@ LOOPS = [
     "return sum(map(len, state.inboxes.values())) < 3",
     "if 1 in state.inboxes: return state.replicas[1].done < 3\n"
     "if 2 in state.inboxes: return state.shared.last != 0\nreturn state.spent is not None",
-    "return state.shared.last or all(r.done < 2 for r in state.replicas.values())",
     "return all(r.done < 3 for r in state.replicas.values()) and not any(r.done in seen or seen.add(r.done) "
     "for seen in [set()] for r in state.replicas.values() if r.done > 1)",
     "for seen in map(set, [()]):\n    for r in state.replicas.values():\n"
@@ -313,13 +300,26 @@ LOOPS = [
     "return all(not any(t > 5 for t in times) and any(t < 5 for t in times) "
     "for times in [(t for t in (state.shared.time, 1))]) and all(r.done < 3 for r in state.replicas.values())",
     "return type(state) is State and state.replicas[1].done < 2",
+]
+RAISING = [
+    "x = 1 // (1 - state.shared.time)\nreturn all(r.done < 3 for r in state.replicas.values())",
+    "if state.shared.time and state.shared.foo: pass\nreturn all(r.done < 3 for r in state.replicas.values())",
+    "for r in state.replicas.values():\n"
+    "    if state.shared.last == 1 and r.id == 1 and r.done > r.limit: continue\n"
+    "return all(r.done < 3 for r in state.replicas.values())",
+    "for x in [1 // (1 - state.shared.time)]: pass\nreturn all(r.done < 3 for r in state.replicas.values())",
+    "return len([1 // (r.done - 1) for r in state.replicas.values() if r.done == 1 and r.id == 0]) <= 1",
+    "return len({r.done for r in [[r.done] for r in state.replicas.values()]}) <= 1",
+    "return len({[r.done > 9] for r in state.replicas.values() if r.done > 1}) <= 1 "
+    "and all(r.done < 3 for r in state.replicas.values())",
+    "return all(r.done < 1 or super().calm(r) for r in state.replicas.values())",
+    "return sum([r for r in state.replicas.values() if r.done > 1 and r.id == 1]) <= 1",
+    "return state.shared.last or all(r.done < 2 for r in state.replicas.values())",
     "return all(0 in [self.top.done] for self.top in state.replicas.values()) and self.top.id < 9",
 ]
 
 
-RAISING = (21, 22, 23, 24, 25, 26, 27, 28, 33, 58, 63)
-TOGETHER = [[loop] for number, loop in enumerate(LOOPS) if number in RAISING]
-TOGETHER += [[loop for number, loop in enumerate(LOOPS) if number not in RAISING][first::5] for first in range(5)]
+TOGETHER = [[loop] for loop in RAISING] + [LOOPS[first::5] for first in range(5)]
 
 
 def with_loops(loops: list[str], file: Path) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 
 import jsonschema
@@ -323,14 +324,14 @@ class Counter(Record):
 
 class Queue(Protocol):
     network = None
-    seats = (10, 20, 30, 40)
+    seats = (10, 10, 10, 10)
 
     def initial(self):
         yield self.start([Desk(1), Desk(2)], Counter())
 
     @environment
     def issue(self, shared: Counter):
-        yield Step().put(issued=shared.issued + self.seats[shared.issued] // 10 * 0 + 1)
+        yield Step().put(issued=shared.issued + self.seats[shared.issued] // 10)
 
     @internal
     def serve(self, me: Desk):
@@ -348,14 +349,14 @@ class Queue(Protocol):
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize("engine", ["reference", "tables", "symbolic"])
-@pytest.mark.parametrize("limit", [{}, {"max_depth": 2}, {"max_states": 2}])
+@pytest.mark.parametrize(
+    ("engine", "limit"),
+    [("symbolic", {}), *product(("reference", "tables"), ({}, {"max_depth": 2}, {"max_states": 2}))],
+)
 def test_an_error_beyond_the_end_of_a_search_takes_no_result_away(
     engine: str, limit: dict[str, int], tmp_path: Path
 ) -> None:
     """The search for vacuous properties, which follows, goes as far as the search did, and its errors are ignored."""
-    if engine == "symbolic" and limit:
-        return
     file = tmp_path / "queue_.py"
     file.write_text(BEYOND)
     model = load(f"{file}:Queue")
