@@ -7,6 +7,7 @@ import re
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Set
+from contextlib import suppress
 from functools import cache, lru_cache
 from importlib import import_module
 from importlib.machinery import SourceFileLoader
@@ -92,6 +93,7 @@ def _import_file(path: Path) -> ModuleType:
     sys.dont_write_bytecode = True
     try:
         loader.exec_module(module)
+        _resolve_annotations(module)
     except BaseException as error:
         if before is None:
             del sys.modules[name]
@@ -104,6 +106,14 @@ def _import_file(path: Path) -> ModuleType:
         sys.dont_write_bytecode = wrote
         sys.path.remove(folder)
     return module
+
+
+def _resolve_annotations(module: ModuleType) -> None:
+    """Resolve the annotations of a module's classes now: a later file of the same name takes its place."""
+    for value in vars(module).values():
+        if isinstance(value, type) and value.__module__ == module.__name__:
+            with suppress(Exception):  # a protocol's own annotations are refused by name
+                type_hints(value)
 
 
 def _import_failure_message(path: Path, error: BaseException) -> str:

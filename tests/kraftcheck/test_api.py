@@ -233,6 +233,25 @@ def test_a_class_of_ones_own_with_a_cfg(tmp_path: Path) -> None:
         load(Factory, config)
 
 
+def test_two_files_of_one_name_are_loaded(tmp_path: Path) -> None:
+    loaded = []
+    for last in (2, 5):
+        path = tmp_path / str(last) / "counting.py"
+        path.parent.mkdir()
+        path.write_text(
+            "from __future__ import annotations\nfrom kraftcheck import *\n\n"
+            "class Count(Record):\n    number: int\n\n"
+            "class Node(Record):\n    id: int\n    count: Count\n\n"
+            "class Counting(Protocol):\n    network = None\n\n"
+            "    def initial(self):\n        yield self.start([Node(1, Count(0))])\n\n"
+            "    @internal\n    def count(self, me: Node):\n"
+            f"        if me.count.number < {last}:\n"
+            "            yield become(me.but(count=Count(me.count.number + 1)))\n"
+        )
+        loaded.append(load(f"{path}:Counting"))
+    assert [found.check(deadlock=False).distinct_states for found in loaded] == [3, 6]
+
+
 def test_memory_checkpoints_and_symmetry(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     limited = check(THREE, symmetry=True, memory="64M", checkpoint=kept, max_states=40, engine="tables")
