@@ -135,7 +135,11 @@ class SparkApplication:
         # A JVM that it does not know yet would not end.
         known = kill_children_on_interrupt(unless=lambda: SparkContext._gateway)
         try:
-            with nullcontext() if self._says is None else stderr_into(self._says), self._temporary.made_within(), known:
+            with (
+                nullcontext() if self._says is None else redirect_stderr_into(self._says),
+                self._temporary.made_within(),
+                known,
+            ):
                 spark = builder.getOrCreate()
                 server: Any = getattr(spark.sparkContext, "_accumulatorServer", None)
                 # Py4J and the server print a traceback if the JVM ends.
@@ -260,7 +264,7 @@ class SparkApplication:
 
 
 @contextmanager
-def stderr_into(file: Path) -> Iterator[None]:
+def redirect_stderr_into(file: Path) -> Iterator[None]:
     """Redirect standard error to a file within the block; processes started there keep writing to the file."""
     sys.stderr.flush()
     kept = os.dup(2)
@@ -392,7 +396,7 @@ def _pickle_boot_by_value(task: boot.PartitionFunction) -> boot.PartitionFunctio
 def code_zip_with_name_and_digest(protocol: type[Protocol]) -> tuple[str, str, bytes]:
     """Return the name of the zip of the code that executors need, a digest of the project's code, and the zip."""
     own = source_files(Path(str(import_module(PACKAGE_NAME).__file__)).parents[1])
-    files = sorted([*own, *_user_files(protocol)])
+    files = sorted([*own, *_user_module_files(protocol)])
     content = BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, path in files:
@@ -400,7 +404,7 @@ def code_zip_with_name_and_digest(protocol: type[Protocol]) -> tuple[str, str, b
     return f"kraftcheck-{files_digest(files)}", files_digest(own), content.getvalue()
 
 
-def _user_files(protocol: type[Protocol]) -> Iterator[tuple[str, Path]]:
+def _user_module_files(protocol: type[Protocol]) -> Iterator[tuple[str, Path]]:
     """Yield the files of the user's modules, under their names in the folder `USER_FOLDER`."""
     for module in project_modules_of_protocol(protocol):
         path = source_path(module)

@@ -76,11 +76,11 @@ def simulate(
 
     If `keep` raises SearchStopped, the result has the walks before, and the violations that are known.
     """
-    require_valid_walk_lengths(plan)
+    require_valid_walk_plan(plan)
     return RandomWalks(protocol, options, plan, keep, kept=kept).run()
 
 
-def require_valid_walk_lengths(plan: WalkPlan) -> None:
+def require_valid_walk_plan(plan: WalkPlan) -> None:
     """Raise InputError for a plan that cannot be carried out."""
     if plan.depth > MOST_DEPTH:
         raise InputError(f"expected at most {MOST_DEPTH:,} states along a walk, found {plan.depth:,}")

@@ -36,7 +36,7 @@ from kraftcheck.explorer.result import (
 )
 from kraftcheck.explorer.state_graph import PropertyEvaluator, StateGraph
 from kraftcheck.explorer.temporal.search import check_reachable_properties, check_temporal_properties
-from kraftcheck.explorer.transition_system import BLOCKED, LabelTable, PlainSystem, StatesInMemory
+from kraftcheck.explorer.transition_system import BLOCKED, InMemoryStateStore, LabelTable, PlainSystem
 from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.formula import NEXT_ACTION, Enabled, StatePredicate
@@ -389,7 +389,7 @@ class ReferenceSearch:
         """Return the state graph of the finished search, with a new table of step labels."""
         bounds = PropertyEvaluator(self.semantics, self.options, self.semantics.most_spent)
         system = PlainSystem(self.semantics, self.options)
-        states = StatesInMemory(self._visited.states, self._visited.numbers, len(self.starts()), self.path_to)
+        states = InMemoryStateStore(self._visited.states, self._visited.numbers, len(self.starts()), self.path_to)
         return StateGraph(system, states, bounds, pause=lambda: self._monitor.check_time_limit(0))
 
     def _check(self, source: State, transition: Transition | None) -> None:

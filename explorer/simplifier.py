@@ -46,7 +46,7 @@ MOST_REMEMBERED_STATES = 200_000  # states with remembered steps
 INFINITE_COST = (math.inf,) * 4
 
 
-class Cost(NamedTuple):
+class CounterexampleCost(NamedTuple):
     """Complexity of a counterexample; earlier fields count more."""
 
     steps: int
@@ -66,12 +66,12 @@ class CostFunction:
         self._weights: dict[Record, int] = {}
         self._sent: dict[tuple[Value, Value], int] = {}
 
-    def of(self, trace: Behaviour) -> Cost:
+    def of(self, trace: Behaviour) -> CounterexampleCost:
         """Return the cost of a behaviour."""
         steps = trace[1:]
         actors = [step.actor for step in steps]
         sent = sum(self.sent(a.state, b.state) for a, b in zip(trace, steps, strict=False))
-        return Cost(
+        return CounterexampleCost(
             len(steps),
             len({*actors} - {None}),
             len({step.action for step in steps}),
@@ -398,11 +398,13 @@ def find_violation_at_end(protocol: Protocol, trace: Behaviour, name: str | None
     return None
 
 
-def describe_simplification(name: str, before: Cost, after: Cost, done: Sequence[str], seconds: float) -> str:
+def describe_simplification(
+    name: str, before: CounterexampleCost, after: CounterexampleCost, done: Sequence[str], seconds: float
+) -> str:
     """Return a note about a simplification."""
     changed = [
         f"{old:,} -> {new:,} {what.replace('left', 'messages left in flight').replace('values', 'in values')}"
-        for what, old, new in zip(Cost._fields, before, after, strict=True)
+        for what, old, new in zip(CounterexampleCost._fields, before, after, strict=True)
         if old != new
     ]
     how = f" ({', '.join(done)})" if done else ""

@@ -331,7 +331,7 @@ class PlainSystem:
         return states
 
 
-class StatesInMemory:
+class InMemoryStateStore:
     """`StateStore` of the states of a finished search, in memory by number and by canonical key."""
 
     def __init__(

@@ -387,7 +387,7 @@ class EngineChooser:
         """Return whether the bytecode engine supports the protocol; it is not asked again if not."""
         if states < LEAST_BYTECODE_STATES and not _engine_module("bytecode").is_interpreter_compiled():
             return False
-        problem = _engine_module("bytecode").unsupported_part(self._protocol, self._alone("bytecode"))
+        problem = _engine_module("bytecode").untranslatable_reason(self._protocol, self._alone("bytecode"))
         if problem is not None:
             self._others.remove("bytecode")
             self.problem = f"; {problem}"
@@ -451,7 +451,10 @@ def _try_bytecode(protocol: Protocol, options: SearchRequest) -> Result | None:
     if not _engine_supports(protocol, options, "bytecode") or not _engine_module("bytecode").is_interpreter_compiled():
         return None
     starts = len(initial_states(Semantics(protocol), options.init))
-    if starts > BYTECODE_TRIAL_STATES and _engine_module("bytecode").unsupported_part(protocol, options) is not None:
+    if (
+        starts > BYTECODE_TRIAL_STATES
+        and _engine_module("bytecode").untranslatable_reason(protocol, options) is not None
+    ):
         return None  # the search itself finds this after the encoding of all initial states
     seconds = BYTECODE_TRIAL_SECONDS + BYTECODE_SECONDS_FOR_INITIAL_STATE * starts
     return _result_if_small_and_without_violation(

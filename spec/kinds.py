@@ -351,7 +351,7 @@ def _first_misfit_with_annotation(value: Any, kind: Any) -> tuple[Any, Any] | No
         found = [_first_misfit_with_annotation(value, one) for one in arguments]
         inner = (one for one in found if one is not None and one[0] is not value)
         return None if None in found else next(inner, (value, kind))
-    if kind is not Any and not _fits_outermost(value, kind):
+    if kind is not Any and not _fits_outermost_type(value, kind):
         return value, kind
     parts: Iterable[tuple[Any, Any]] = ()
     if origin is Mapping:
@@ -361,7 +361,7 @@ def _first_misfit_with_annotation(value: Any, kind: Any) -> tuple[Any, Any] | No
     return next((one for part in parts if (one := _first_misfit_with_annotation(*part)) is not None), None)
 
 
-def _fits_outermost(value: Any, kind: Any) -> bool:
+def _fits_outermost_type(value: Any, kind: Any) -> bool:
     if get_origin(kind) is type:
         return isinstance(value, type) and issubclass(value, get_args(kind)[0])
     if kind in _NUMBERS:

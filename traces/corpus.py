@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kraftcheck.explorer.checkpoint import identity_of_search
-from kraftcheck.explorer.random_walks import RandomWalks, WalkPlan, require_valid_walk_lengths, simulate
+from kraftcheck.explorer.random_walks import RandomWalks, WalkPlan, require_valid_walk_plan, simulate
 from kraftcheck.explorer.result import (
     DEADLOCK,
     INTERRUPTED_LIMIT,
@@ -173,7 +173,7 @@ class SparkCorpusMaker:
         plan: WalkPlan,
         folder: CorpusFolder,
     ) -> None:
-        require_valid_walk_lengths(plan)
+        require_valid_walk_plan(plan)
         self._cluster = cluster
         self._protocol = protocol
         self._options = replace(

@@ -148,7 +148,7 @@ class CallTranslator(ExpressionTranslator):
         words = {word.arg: word.value for word in node.keywords}
         method = CALL_TRANSLATORS.get(target, "") if isinstance(target, Hashable) else ""
         found: int | None = None
-        if _can_translate_arguments(node, method):
+        if _has_method_for_arguments(node, method):
             found = getattr(self, method)(node, target, words)
         if found is None and (known := library_replacement(target)) is not None:
             return self._call(known, self._arguments(node, known))
@@ -440,7 +440,7 @@ class CallTranslator(ExpressionTranslator):
         return self._result(Op.EXTEND, step, codes.STEP_PUTS, self._pushed(pairs))
 
 
-def _can_translate_arguments(node: ast.Call, method: str) -> bool:
+def _has_method_for_arguments(node: ast.Call, method: str) -> bool:
     """Return whether there is a method for a call, with as many arguments as it has."""
     if not method or any(isinstance(one, ast.Starred) for one in node.args):
         return False

@@ -23,7 +23,7 @@ def explore(protocol: Protocol, options: SearchRequest) -> Result:
         raise UntranslatableError("so deep a recursion or nesting of values") from None
 
 
-def unsupported_part(protocol: Protocol, options: SearchRequest) -> str | None:
+def untranslatable_reason(protocol: Protocol, options: SearchRequest) -> str | None:
     """Return what keeps the engine from searching a protocol, as far as that is known before the search, or None."""
     try:
         BytecodeSearch(protocol, options, starts=TRANSLATED_STARTS)

@@ -86,7 +86,7 @@ class ExpressionTranslator(Emitter, ABC):
 
     def _asked(self, node: ast.expr, *, is_consumed: bool) -> int | None:
         """Let Python evaluate an expression once for each of its inputs; None if that may differ, or it has none."""
-        inputs = _InputExtractor(self._locals)
+        inputs = _LocalReadParameterizer(self._locals)
         body = inputs.visit(deepcopy(node))
         if not inputs.found or not self._may_ask(node):
             return None
@@ -367,7 +367,7 @@ def bound_variables(parts: Iterable[ast.AST]) -> set[str]:
     return {*(one.id for one in stored), *(one.arg for one in parts if isinstance(one, ast.arg))}
 
 
-class _InputExtractor(ast.NodeTransformer):
+class _LocalReadParameterizer(ast.NodeTransformer):
     """Replaces what an expression reads of local variables, as `me.term`, by the parameters of a function."""
 
     def __init__(self, local: set[str]) -> None:

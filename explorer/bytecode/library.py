@@ -43,14 +43,14 @@ def chain(*parts: Iterable[Any]) -> Iterator[Any]:
         yield from part
 
 
-def united(values: Any, *others: Iterable[Any]) -> Any:
+def union_of_sets(values: Any, *others: Iterable[Any]) -> Any:
     """`frozenset.union`."""
     for one in others:
         values = values | frozenset(one)
     return values
 
 
-def intersected(values: Any, *others: Iterable[Any]) -> Any:
+def intersection_of_sets(values: Any, *others: Iterable[Any]) -> Any:
     """`frozenset.intersection`."""
     for one in others:
         values = values & frozenset(one)
@@ -117,11 +117,11 @@ def without_key(values: dict[Any, Any], key: Any) -> dict[Any, Any]:
 
 FUNCTIONS: dict[Any, Any] = {
     abs: absolute, int: integer, sum: total, itertools.product: cartesian_product, itertools.chain: chain,
-    frozenset.union: united, set.union: united,
+    frozenset.union: union_of_sets, set.union: union_of_sets,
 }  # fmt: skip
 """The function that is translated in place of one of Python's."""
 METHODS: dict[str, Any] = {
-    "count": count, "index": index, "union": united, "intersection": intersected, "copy": elided_copy,
+    "count": count, "index": index, "union": union_of_sets, "intersection": intersection_of_sets, "copy": elided_copy,
 }  # fmt: skip
 """The function that is translated in place of a method."""
 CHANGES: dict[str, Any] = {"remove": value_after_in_place_remove, "update": value_after_in_place_update}

@@ -177,7 +177,7 @@ class FunctionTranslator(CallTranslator):
                         raise self._unsupported(case.guard, "a captured name that the guard binds too")
                     for name in captured:
                         self._require_read_in(name, [one for one, _, names in found if name in names])
-                    tests.append(_CaptureSubstituter(captured).visit(deepcopy(case.guard)))
+                    tests.append(_PatternCaptureSubstituter(captured).visit(deepcopy(case.guard)))
                 bound = [ast.Assign([ast.Name(one, ast.Store())], value) for one, value in captured.items()]
                 chain = [ast.If(_conjunction(tests), [*bound, *case.body], chain)]
             self._block([ast.fix_missing_locations(ast.copy_location(one, statement)) for one in chain])
@@ -376,7 +376,7 @@ def _final_jump_target(target: int, placed: list[tuple[int, ...]], operation: in
     return target
 
 
-class _CaptureSubstituter(ast.NodeTransformer):
+class _PatternCaptureSubstituter(ast.NodeTransformer):
     """Replaces names that a pattern captures by the values that they stand for."""
 
     def __init__(self, captured: dict[str, ast.expr]) -> None:

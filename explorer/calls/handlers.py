@@ -47,7 +47,7 @@ from kraftcheck.spec.language.declarations import Action, Property
 from kraftcheck.spec.language.network import BagWithMemory, MessageSet, MessageSetWithMemory, Network
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, call_action, evaluate_property
-from kraftcheck.spec.language.state import Step, fits_initial_bounds, note_largest_spending
+from kraftcheck.spec.language.state import Step, fits_initial_bounds, record_largest_bound_use
 from kraftcheck.spec.values import Map, Record, Value, field_names, field_types, field_values, is_enum, memoize, ordered
 
 # Loops that test an element first
@@ -672,7 +672,7 @@ class HandlerCaller:
                 is_plain = settle is None and piece is None
                 called = action if is_plain else self._settling_action(action, settle, filters, piece)
                 steps = call_action(self.protocol, called, me, message, given)
-        note_largest_spending(steps, self.most_spent)
+        record_largest_bound_use(steps, self.most_spent)
         return [step for step in steps if fits_initial_bounds(step, self.protocol.bounds)]
 
     def pieces(self, action: Action) -> Iterable[int | None]:

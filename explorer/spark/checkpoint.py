@@ -113,7 +113,7 @@ class SparkCheckpoint(SearchCheckpoint):
             self.temporary.close()
 
 
-class SampleRecheck:
+class CheckpointSampleRecheck:
     """Repeats a sample of a checkpointed search, and compares the results with the checkpoint."""
 
     def __init__(self, tasks: TaskStateExpander, log: SearchProgress) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from kraftcheck.explorer import request
 from kraftcheck.explorer.cluster import SparkApplication
 from kraftcheck.explorer.result import Result, SearchRequest, SearchStopped
-from kraftcheck.explorer.spark.checkpoint import SampleRecheck, SearchProgress, SparkCheckpoint
+from kraftcheck.explorer.spark.checkpoint import CheckpointSampleRecheck, SearchProgress, SparkCheckpoint
 from kraftcheck.explorer.spark.counterexamples import SparkCounterexamples
 from kraftcheck.explorer.spark.definitions import IdAssigner, WireRecord, WireRecordKind
 from kraftcheck.explorer.spark.jobs import CachingSharedFolder, LevelJobs, cheaper_engine_notes
@@ -138,7 +138,7 @@ class SparkSearch:
         self.restored_levels = len(self.log.figures)
         with self._checkpoint.rejecting():
             self.expander.canonical_rows(first)
-            SampleRecheck(self.tasks, self.log).require_same(first)
+            CheckpointSampleRecheck(self.tasks, self.log).require_same(first)
         self._monitor.restore(self.log.violations, self.log.seconds)
         self._checker.restored = self._checker.distinct
 

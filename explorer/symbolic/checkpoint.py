@@ -95,7 +95,7 @@ def _has_type_of_variable(key: VariableKey, value: Any, space: StateSpace) -> bo
     )
 
 
-class SetsCheckpoint(SearchCheckpoint):
+class SymbolicCheckpoint(SearchCheckpoint):
     """Checkpoint of a symbolic search."""
 
     @classmethod
@@ -203,7 +203,7 @@ class SetsCheckpoint(SearchCheckpoint):
         assert self.found is not None
         options, sets = self.options, space.kept()
         noted = {one.property for one in self.found.violations}
-        again = SetsRecheck(space, violations, options.constraints, noted)
+        again = CheckpointRecheck(space, violations, options.constraints, noted)
         with self.rejecting():
             if options.search == Search.BFS:
                 again.require_levels(sets)
@@ -239,7 +239,7 @@ def require_canonical_diagrams(
         require_distinct_hashes(sums + hash_each_number(levels.astype(np.uint64)), "nodes")
 
 
-class SetsRecheck:
+class CheckpointRecheck:
     """Repeats the search of a checkpoint, in full or in part, and compares the sets."""
 
     def __init__(

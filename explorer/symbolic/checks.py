@@ -151,7 +151,7 @@ class PropertyBinding(NamedTuple):
     channel: int | None = None
 
 
-class StateChecks:
+class StatePropertyEvaluator:
     """Evaluates state properties on sets of states."""
 
     def __init__(self, space: StateSpace, semantics: Semantics) -> None:
@@ -338,7 +338,7 @@ class StepPropertyProgress(NamedTuple):
     number: int
 
 
-class StepChecks:
+class StepPropertyEvaluator:
     """Evaluates step properties on the learned events."""
 
     def __init__(self, space: StateSpace, semantics: Semantics, *, is_asked_again: bool) -> None:

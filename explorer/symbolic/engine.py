@@ -22,7 +22,7 @@ from kraftcheck.explorer.result import (
     TraceStep,
 )
 from kraftcheck.explorer.symbolic import violations
-from kraftcheck.explorer.symbolic.checkpoint import SATURATION_SEARCH, SavedSearch, SetsCheckpoint
+from kraftcheck.explorer.symbolic.checkpoint import SATURATION_SEARCH, SavedSearch, SymbolicCheckpoint
 from kraftcheck.explorer.symbolic.handler_cache import HandlerCache
 from kraftcheck.explorer.symbolic.orders import OrderTrials
 from kraftcheck.explorer.symbolic.state_space import StateSpace
@@ -75,7 +75,7 @@ class SymbolicSearch:
         self.space: StateSpace | None = None
         self._may_save = False
         self._orders = OrderTrials(self.calls, self.semantics, self.starts, options.action_constraints)
-        self._checkpoint = SetsCheckpoint.of(protocol, options, self.starts)
+        self._checkpoint = SymbolicCheckpoint.of(protocol, options, self.starts)
 
     @property
     def is_interrupted(self) -> bool:

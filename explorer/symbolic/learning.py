@@ -27,7 +27,7 @@ from kraftcheck.explorer.symbolic.relations import (
     LevelAndMap,
     VariableChange,
 )
-from kraftcheck.explorer.symbolic.variables import ANY_SENDER, VariableKey, VariableKind, Variables
+from kraftcheck.explorer.symbolic.variables import ANY_SENDER, DiagramVariables, VariableKey, VariableKind
 from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Projection, Property
 from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Record, Value, typed_key
@@ -46,7 +46,7 @@ class ReplicaAndChannel(NamedTuple):
 class ReadDimensionFinder:
     """Finds the diagram dimensions that contain the value of each read of a handler."""
 
-    def __init__(self, variables: Variables, labels: EffectLabels) -> None:
+    def __init__(self, variables: DiagramVariables, labels: EffectLabels) -> None:
         self._protocol, self._variables, self._labels = variables.protocol, variables, labels
         self._dims: dict[HandlerRead, list[LevelAndMap]] = {}
 
@@ -138,7 +138,7 @@ class EventStore:
 class EventBuilder:
     """Builds the event of one step: a guard and an effect for each variable."""
 
-    def __init__(self, variables: Variables, labels: EffectLabels) -> None:
+    def __init__(self, variables: DiagramVariables, labels: EffectLabels) -> None:
         self._variables, self._labels = variables, labels
         self.changes: dict[int, VariableChange] = {}
         self._required: dict[int, int] = {}  # values that were read
@@ -194,7 +194,11 @@ class TransitionLearner:
     """Learns the events of one protocol."""
 
     def __init__(
-        self, calls: HandlerCache, variables: Variables, watches: CombinationWatches, constraints: tuple[Property, ...]
+        self,
+        calls: HandlerCache,
+        variables: DiagramVariables,
+        watches: CombinationWatches,
+        constraints: tuple[Property, ...],
     ) -> None:
         self._constraints = constraints
         self.calls, self.watches = calls, watches

@@ -21,7 +21,7 @@ import numpy as np
 from kraftcheck.explorer.calls.handlers import MissingRead
 from kraftcheck.explorer.symbolic.handler_cache import HandlerRead
 from kraftcheck.explorer.symbolic.store import DiagramStore, require_within_limit
-from kraftcheck.explorer.symbolic.variables import VariableKind, Variables
+from kraftcheck.explorer.symbolic.variables import DiagramVariables, VariableKind
 from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Record, Value, typed_key
 
@@ -69,7 +69,7 @@ class ValueClassMap:
 class EffectLabels:
     """The labels and maps of one search."""
 
-    def __init__(self, variables: Variables, store: DiagramStore) -> None:
+    def __init__(self, variables: DiagramVariables, store: DiagramStore) -> None:
         self._variables = variables
         self._store = store
         self._items: list[EffectLabel | ValueClassMap | None] = [None]

@@ -11,7 +11,7 @@ from kraftcheck.explorer.symbolic.kernel.diagram import CALL_TO_APPLY, CALL_TO_L
 from kraftcheck.explorer.symbolic.learning import TransitionLearner
 from kraftcheck.explorer.symbolic.relations import CombinationWatches, EffectLabel, EffectLabels, Event, EventGroups
 from kraftcheck.explorer.symbolic.store import EMPTY_SET, KEPT_ROOT_PREFIX, DiagramStore, OutOfNodes
-from kraftcheck.explorer.symbolic.variables import VariableLayout, Variables
+from kraftcheck.explorer.symbolic.variables import DiagramVariables, VariableLayout
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.state import State
@@ -87,7 +87,7 @@ class StateSpace:
     ) -> None:
         self._tick = tick
         calls.set_layout(layout)
-        self.variables = Variables(calls.protocol, layout, starts)
+        self.variables = DiagramVariables(calls.protocol, layout, starts)
         self.store = DiagramStore(len(self.variables.keys), memory, self._answer, most)
         if restore is not None:
             restore(self)

@@ -45,7 +45,7 @@ class OpaqueSetRequired(UnansweredRead):
         self.field = field
 
 
-class ExplodedSetHole:
+class ExplodedSetPlaceholder:
     """Placeholder for an exploded set in a local state."""
 
     __slots__ = ()
@@ -54,7 +54,7 @@ class ExplodedSetHole:
         return "..."
 
 
-EXPLODED_SET_HOLE = ExplodedSetHole()
+EXPLODED_SET_PLACEHOLDER = ExplodedSetPlaceholder()
 
 
 def copy_with_fields_unchecked(record: Record, changes: dict[str, Any]) -> Any:
@@ -249,7 +249,7 @@ class VariableLayout:
         return list(self.order) if set(self.order) == set(result) else result
 
 
-class Variables:
+class DiagramVariables:
     """The variables of one search, with the numbers of their values."""
 
     def __init__(self, protocol: Protocol, layout: VariableLayout, starts: Sequence[State]) -> None:
@@ -349,7 +349,7 @@ class Variables:
             name for name, kind in field_types(type(values[0])).items() if may_conflate_values(kind)
         }
         names = [one for one, found in sets.items() if len(found) >= FEWEST_SET_VALUES_TO_EXPLODE and one not in whole]
-        cores = {copy_with_fields_unchecked(value, dict.fromkeys(names, EXPLODED_SET_HOLE)) for value in values}
+        cores = {copy_with_fields_unchecked(value, dict.fromkeys(names, EXPLODED_SET_PLACEHOLDER)) for value in values}
         if names and len(values) >= FEWEST_STATES_A_CORE * len(cores):
             for name in names:
                 layout.explode(replica, name, frozenset[Value]().union(*sets[name]))
@@ -376,21 +376,21 @@ class Variables:
         return sets
 
     def core(self, local: Value, changed: Iterable[tuple[str, SetChange]] = ()) -> Value:
-        """Return a local state with each exploded set replaced by a hole, or by its change in `changed`."""
+        """Return a local state with each exploded set replaced by a placeholder, or by its change in `changed`."""
         fields = self.layout.fields(local.id)
         for field in fields:
             if field not in field_names(type(local)):
                 raise OpaqueSetRequired(field)
         return (
-            copy_with_fields_unchecked(local, dict.fromkeys(fields, EXPLODED_SET_HOLE) | dict(changed))
+            copy_with_fields_unchecked(local, dict.fromkeys(fields, EXPLODED_SET_PLACEHOLDER) | dict(changed))
             if fields
             else local
         )
 
     def emptied(self, value: Value) -> Value:
-        """Return a local state with empty sets in place of its holes; return any other value unchanged."""
+        """Return a local state with empty sets in place of its placeholders; return any other value unchanged."""
         fields = self.layout.fields(getattr(value, "id", None)) if isinstance(value, Record) else ()
-        held = {name for name in fields if getattr(value, name, None) is EXPLODED_SET_HOLE}
+        held = {name for name in fields if getattr(value, name, None) is EXPLODED_SET_PLACEHOLDER}
         return copy_with_fields_unchecked(value, dict.fromkeys(held, frozenset())) if held else value
 
     def guarded(self, local: Value) -> Value:

@@ -22,7 +22,7 @@ from kraftcheck.explorer.result import (
     behaviour_along,
     step_of_transition,
 )
-from kraftcheck.explorer.symbolic.checks import StateChecks, StepChecks
+from kraftcheck.explorer.symbolic.checks import StatePropertyEvaluator, StepPropertyEvaluator
 from kraftcheck.explorer.symbolic.relations import EDGES_BY_MESSAGE, EDGES_BY_VALUE, VariableChange
 from kraftcheck.explorer.symbolic.state_space import StateSpace
 from kraftcheck.explorer.symbolic.store import EMPTY_SET, UNIT_SET, OutOfNodes
@@ -258,8 +258,8 @@ class ViolationFinder:
     """Evaluates the properties of a search on sets of one state space, and shows what violates them."""
 
     def __init__(self, space: StateSpace, search: SearchInterface) -> None:
-        self.states = StateChecks(space, search.semantics)
-        self._steps = StepChecks(space, search.semantics, is_asked_again=search.options.search == Search.BFS)
+        self.states = StatePropertyEvaluator(space, search.semantics)
+        self._steps = StepPropertyEvaluator(space, search.semantics, is_asked_again=search.options.search == Search.BFS)
         self._space = space
         self._search, self._options = search, search.options
         self._nodes, self._at_once = FIRST_CHECK_NODES, URGENT_CHECK_NODES
@@ -371,7 +371,7 @@ class ViolationFinder:
 
 
 def states_without_path_to(
-    space: StateSpace, checks: StateChecks, prop: Property, reached: int, pause: Callable[[], None]
+    space: StateSpace, checks: StatePropertyEvaluator, prop: Property, reached: int, pause: Callable[[], None]
 ) -> int:
     """Return the states from which no state with the property is reachable within the set (AG EF, backwards)."""
     store = space.store

@@ -23,7 +23,7 @@ PathTo = Callable[[Any, int], Behaviour]
 """Function that returns a shortest trace to a state, given its row and level."""
 
 
-class StatesInLevels:
+class LevelStateStore:
     """`StateStore` over the levels of a breadth-first search."""
 
     def __init__(
@@ -102,7 +102,7 @@ def check_graph_properties(
     room = SpillArena(states.left_memory(), states.folder)
     system = TableTransitionSystem(expander, checker.starts)
     try:
-        store = StatesInLevels(states, system, room, path_to, pause)
+        store = LevelStateStore(states, system, room, path_to, pause)
         bounds = PropertyEvaluator(semantics, options, expander.learner.calls.most_spent)
         graph = StateGraph(system, store, bounds, room=room, pause=pause, why_slow=system.why_slow)
         check_reachable_properties(graph, options, monitor, is_compiled=True)

@@ -43,7 +43,7 @@ from kraftcheck.lockstep.messages import canonical_message
 from kraftcheck.lockstep.process import Driver
 from kraftcheck.lockstep.walks import ActionCandidateCache, ActionCandidates, ChosenOutcome, StepChoice
 from kraftcheck.spec import Record, State
-from kraftcheck.spec.language.changes import broken_state_properties
+from kraftcheck.spec.language.changes import properties_violated_by_step
 from kraftcheck.spec.language.semantics import Semantics, Transition
 
 StepChooser = Callable[[ActionCandidates], ChosenOutcome | None]
@@ -316,7 +316,7 @@ class Lockstep:
 
     def violated(self, before: State, after: State) -> Iterator[str]:
         """Yield the properties violated in a state, or by the step to it."""
-        yield from (prop.name for prop in broken_state_properties(self.semantics, self._of_states, before, after))
+        yield from (prop.name for prop in properties_violated_by_step(self.semantics, self._of_states, before, after))
         for prop in self._of_steps:
             if not self.semantics.holds_over(prop, before, after):
                 yield prop.name

@@ -19,7 +19,7 @@ from kraftcheck.reporting.replay import (
 )
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.tla.text import one_line
+from kraftcheck.spec.tla.text import format_on_one_line
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import text_of
 from kraftcheck.traces.crosscheck import (
@@ -96,7 +96,7 @@ def crosscheck_as_json(model: str, protocol: Protocol, config: str, outcome: Cro
     view = StateView(protocol)
 
     def text(state: State) -> dict[str, str]:
-        return {name: one_line(value) for name, value in view.variables(state).items()}
+        return {name: format_on_one_line(value) for name, value in view.variables(state).items()}
 
     def ours(state: State) -> dict[str, Any]:
         return {"path": outcome.path_to(state), "state": text(state)}
@@ -134,7 +134,7 @@ def _unmatched_state_as_json(stranger: DumpOnlyState) -> dict[str, Any]:
     return {
         **attributes_as_json(found, "number", "line"),
         "reason": stranger.problem if divergence is None else divergence.reason,
-        "state": {name: one_line(value) for name, value in found.variables.items()},
+        "state": {name: format_on_one_line(value) for name, value in found.variables.items()},
         "differences": differences_as_json(stranger.differences, "dump"),
     }
 

@@ -31,7 +31,7 @@ from kraftcheck.kraft_model.quorum.records import (
     VoteRequest,
 )
 from kraftcheck.spec import Map, ModelValue, Record, State, Step
-from kraftcheck.spec.language.changes import broken_state_properties
+from kraftcheck.spec.language.changes import properties_violated_by_step
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.validation.events import Event, SendReceivePairs
 from kraftcheck.validation.state import DueResponse, EventRefusal, NodeHypothesis, NodeProgress, position_of_next_append
@@ -113,7 +113,7 @@ class PropertyChecker:
         self.before = after
         if before is None:
             return [p.name for p in self._of_states if not self._semantics.holds(p, after)]
-        found = [p.name for p in broken_state_properties(self._semantics, self._of_states, before, after)]
+        found = [p.name for p in properties_violated_by_step(self._semantics, self._of_states, before, after)]
         found += [p.name for p in self._of_steps if not self._semantics.holds_over(p, before, after)]
         return found
 

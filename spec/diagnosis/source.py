@@ -337,7 +337,7 @@ class EndingGuard(NamedTuple):
     line: int
 
 
-def find_guard(call: TracedCall) -> EndingGuard:
+def find_ending_guard(call: TracedCall) -> EndingGuard:
     """Return the `EndingGuard` of a call that yielded no step: the line of its end, and the conditions before."""
     source = source_of_function(call.code)
     if source is None:
@@ -345,7 +345,7 @@ def find_guard(call: TracedCall) -> EndingGuard:
     return _GuardFinder(call, source).guard()
 
 
-class _MetCondition(NamedTuple):
+class _SatisfiedTest(NamedTuple):
     """A test that was true, as an expression or text, with the moment of its evaluation."""
 
     test: ast.expr | str
@@ -364,7 +364,7 @@ class _GuardFinder:
         statement = self._source.at(line)
         delegate = self._delegate(statement)
         if delegate is not None:
-            return find_guard(delegate)
+            return find_ending_guard(delegate)
         if isinstance(statement, ast.Return):
             return self._guard(self._around(statement, self._moment(line, len(self._call.moments))), line)
         if isinstance(statement, ast.For | ast.While):
@@ -394,13 +394,13 @@ class _GuardFinder:
         decisions = [self._last_decision(a + 1, b) for a, b in pairwise([*heads, len(moments)])]
         found = [decision for decision in decisions if decision is not None]
         if not found and isinstance(loop, ast.For) and heads == [len(moments) - 1]:
-            condition = _MetCondition(f"{ast.unparse(loop.iter)} is empty", moments[heads[0]])
+            condition = _SatisfiedTest(f"{ast.unparse(loop.iter)} is empty", moments[heads[0]])
             return self._guard([condition, *self._around(loop, moments[heads[0]])], line)
         texts = list(dict.fromkeys(self._guard(*decision).text for decision in found))
         told = [*texts[:MAX_EXPLAINED_ITERATIONS], *(["..."] if len(texts) > MAX_EXPLAINED_ITERATIONS else [])]
         return EndingGuard("; ".join(told), self._call.code.co_filename, found[-1][1] if found else line)
 
-    def _last_decision(self, first: int, after: int) -> tuple[list[_MetCondition], int] | None:
+    def _last_decision(self, first: int, after: int) -> tuple[list[_SatisfiedTest], int] | None:
         """Return the conditions and the line of the last branch taken between two traced moments."""
         moments = self._call.moments
         for number in range(after - 1, first - 1, -1):
@@ -411,18 +411,18 @@ class _GuardFinder:
             if isinstance(statement, ast.If):
                 following = moments[number + 1].line if number + 1 < len(moments) else None
                 if not _is_line_within(following, statement.body) and not _is_line_within(following, statement.orelse):
-                    test = _MetCondition(negation(statement.test), moment)
+                    test = _SatisfiedTest(negation(statement.test), moment)
                     return [test, *self._before(statement, moment)], moment.line
         return None
 
-    def _before(self, statement: ast.If, moment: TracedLine) -> list[_MetCondition]:
+    def _before(self, statement: ast.If, moment: TracedLine) -> list[_SatisfiedTest]:
         """Return the conditions under which an `elif` is tested; none for a plain `if`."""
         parent = self._source.parents[statement]
         if isinstance(parent, ast.If) and statement in parent.orelse:
             return self._around(statement, moment)
         return []
 
-    def _around(self, node: ast.AST, moment: TracedLine) -> list[_MetCondition]:
+    def _around(self, node: ast.AST, moment: TracedLine) -> list[_SatisfiedTest]:
         """Return the tests of the innermost `if` around a statement, including preceding `elif`s."""
         while not isinstance(node, ast.FunctionDef):
             parent = self._source.parents.get(node)
@@ -431,12 +431,12 @@ class _GuardFinder:
             if isinstance(parent, ast.match_case):
                 match = self._source.parents[parent]
                 assert isinstance(match, ast.Match)
-                return [_MetCondition(f"{ast.unparse(match.subject)} is {ast.unparse(parent.pattern)}", moment)]
+                return [_SatisfiedTest(f"{ast.unparse(match.subject)} is {ast.unparse(parent.pattern)}", moment)]
             if isinstance(parent, ast.If):
                 tested = self._moment(parent.lineno, len(self._call.moments))
                 if node in parent.body:
-                    return [_MetCondition(parent.test, tested), *self._before(parent, tested)]
-                return [*self._before(parent, tested), _MetCondition(negation(parent.test), tested)]
+                    return [_SatisfiedTest(parent.test, tested), *self._before(parent, tested)]
+                return [*self._before(parent, tested), _SatisfiedTest(negation(parent.test), tested)]
             node = parent
         return []
 
@@ -448,7 +448,7 @@ class _GuardFinder:
                 return moment
         return TracedLine(line, {})
 
-    def _guard(self, conditions: list[_MetCondition], line: int) -> EndingGuard:
+    def _guard(self, conditions: list[_SatisfiedTest], line: int) -> EndingGuard:
         texts = [c.test if isinstance(c.test, str) else ast.unparse(c.test) for c in conditions]
         tests = [(c.test, c.moment) for c in conditions if not isinstance(c.test, str)]
         values = list(dict.fromkeys(value for test, moment in tests for value in self._values(test, moment)))
@@ -508,7 +508,7 @@ def why_property_is_false(function: Callable[..., Any], *arguments: Any) -> tupl
     if not isinstance(statement, ast.Return) or statement.value is None or not call.moments:
         return ()
     if isinstance(statement.value, ast.Constant):
-        guard = find_guard(call)
+        guard = find_ending_guard(call)
         return (f"true: {guard.text}",) if guard.text else ()
     return _first_false_part_texts(statement.value, function.__globals__, call.moments[-1].names)
 

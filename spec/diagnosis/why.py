@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kraftcheck.spec.diagnosis.source import find_guard, trace_call
+from kraftcheck.spec.diagnosis.source import find_ending_guard, trace_call
 from kraftcheck.spec.errors import InputError, unknown_name_message
 from kraftcheck.spec.language.declarations import Action
 from kraftcheck.spec.language.semantics import DisabledStepReason, Semantics, call_action
@@ -158,7 +158,7 @@ def _explanation_by_traced_call(
     code = action.function.__code__
     steps, traced = trace_call(code, lambda: call_action(semantics.protocol, action, me, message, context))
     if not steps:
-        guard = find_guard(traced)
+        guard = find_ending_guard(traced)
         return ActionExplanation("guard", guard.text or "it yields no step here", key, message, guard.file, guard.line)
     refusals: list[DisabledStepReason] = []
     for step in steps:

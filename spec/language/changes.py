@@ -11,7 +11,7 @@ from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Record, Value
 
 
-def broken_state_properties(
+def properties_violated_by_step(
     semantics: Semantics, properties: Iterable[Property], before: State, after: State
 ) -> Iterator[Property]:
     """Yield the state properties that a step breaks; where possible, only changed replicas are checked."""

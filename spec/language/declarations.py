@@ -76,7 +76,7 @@ class Decorator(Protocol[P]):
 MethodMarker = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def with_or_without_arguments(make: Callable[P, MethodMarker]) -> Decorator[P]:
+def decorator_with_optional_arguments(make: Callable[P, MethodMarker]) -> Decorator[P]:
     """Return the decorator that `make` defines, for use with keyword arguments, `@name(...)`, and without, `@name`."""
 
     @wraps(make)
@@ -108,7 +108,7 @@ class NotProjected(enum.Enum):
 NOT_PROJECTED = NotProjected.OF_ANOTHER_TYPE
 
 
-@with_or_without_arguments
+@decorator_with_optional_arguments
 def projection(*, of: type[Record] | tuple[type[Record], ...] = ()) -> MethodMarker:
     """Mark a method as a projection, a function of every replica that actions and properties may read.
 
@@ -210,7 +210,7 @@ def on(
     return _make_action_marker("on", messages, reads, name, fair, each)
 
 
-@with_or_without_arguments
+@decorator_with_optional_arguments
 def internal(*, reads: Reads = (), name: str | None = None, fair: FairnessKind = "", each: Each = "") -> MethodMarker:
     """Mark a method as an internal action of a replica, such as a timeout or a client's request: `(self, me, ...)`.
 
@@ -226,7 +226,7 @@ def internal(*, reads: Reads = (), name: str | None = None, fair: FairnessKind =
     return _make_action_marker("internal", (), reads, name, fair, each)
 
 
-@with_or_without_arguments
+@decorator_with_optional_arguments
 def environment(
     *, reads: Reads = (), name: str | None = None, fair: FairnessKind = "", each: Each = ""
 ) -> MethodMarker:
@@ -344,7 +344,7 @@ class ActionMark:
         return Action(name, self.kind, function, self.messages, self.reads, fairness)
 
 
-@with_or_without_arguments
+@decorator_with_optional_arguments
 def invariant(*, reads: Reads = (), needs: Iterable[str] = (), name: str | None = None) -> MethodMarker:
     """Mark a method as an invariant: true in every reachable state.
 
@@ -361,7 +361,7 @@ def invariant(*, reads: Reads = (), needs: Iterable[str] = (), name: str | None 
     return _make_property_marker("invariant", reads, name, needs=tuple(needs))
 
 
-@with_or_without_arguments
+@decorator_with_optional_arguments
 def constraint(*, reads: Reads = (), name: str | None = None) -> MethodMarker:
     """Mark a method as a state constraint, which a `.cfg` may name under CONSTRAINT to bound a search.
 
@@ -375,7 +375,7 @@ def constraint(*, reads: Reads = (), name: str | None = None) -> MethodMarker:
     return _make_property_marker("constraint", reads, name)
 
 
-@with_or_without_arguments
+@decorator_with_optional_arguments
 def step_invariant(*, name: str | None = None) -> MethodMarker:
     """Mark a method as a step property over a replica `before` and `after` a step: true of every step.
 
@@ -394,7 +394,7 @@ def step_invariant(*, name: str | None = None) -> MethodMarker:
     return _make_property_marker("step_invariant", (), name)
 
 
-@with_or_without_arguments
+@decorator_with_optional_arguments
 def action_constraint(*, name: str | None = None) -> MethodMarker:
     """Mark a method as an action constraint, which a `.cfg` may name under ACTION_CONSTRAINT to bound a search.
 
@@ -408,7 +408,7 @@ def action_constraint(*, name: str | None = None) -> MethodMarker:
     return _make_property_marker("action_constraint", (), name)
 
 
-@with_or_without_arguments
+@decorator_with_optional_arguments
 def reachable(*, reads: Reads = (), without: Iterable[str] = (), name: str | None = None) -> MethodMarker:
     """Mark a method as a reachability goal: from every reachable state, a state that satisfies it is reachable.
 
@@ -490,7 +490,7 @@ def predicate(
     return mark if function is None else mark(function)
 
 
-@with_or_without_arguments
+@decorator_with_optional_arguments
 def temporal(*, fairness: Iterable[Fairness] = (), name: str | None = None) -> MethodMarker:
     """Mark a method that returns a formula as a temporal property, which every fair behaviour satisfies.
 

@@ -37,8 +37,8 @@ from kraftcheck.spec.language.state import (
     distinct_steps,
     fits_initial_bounds,
     make_state,
-    note_largest_spending,
     note_replica_types,
+    record_largest_bound_use,
 )
 from kraftcheck.spec.values import Map, Record, Value, field_types, is_enum, ordered, same_types, text_of, with_fields
 
@@ -381,7 +381,7 @@ class Semantics:
         taken = self.call(action, me, message, given)
         if not taken:
             return ()
-        note_largest_spending(taken, self.most_spent)
+        record_largest_bound_use(taken, self.most_spent)
         return tuple([self._shared_parts(step) for step in taken if fits_initial_bounds(step, self.protocol.bounds)])
 
     def call(

@@ -155,7 +155,7 @@ def consume(me: Record) -> Step:
     return Step(me=me, consumes=True)
 
 
-def note_largest_spending(steps: Iterable[Step], most: dict[str, int]) -> None:
+def record_largest_bound_use(steps: Iterable[Step], most: dict[str, int]) -> None:
     """Record in `most` the largest number of times that a single step spends each bound, if more than once."""
     for step in steps:
         if len(step.spends) > 1:

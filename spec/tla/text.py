@@ -93,16 +93,16 @@ def format_value(
     return _break_into_lines(box, width, 0, "\n" + " " * indent)
 
 
-def one_line(value: Value) -> str:
+def format_on_one_line(value: Value) -> str:
     """Return a value on one line, as TLC writes it with enough room.
 
-    >>> one_line((1, frozenset({"b", "a"})))
+    >>> format_on_one_line((1, frozenset({"b", "a"})))
     '<<1, {"a", "b"}>>'
     """
     return _BoxBuilder(sort=True).box(value).flat
 
 
-def in_tlc_order(values: Iterable[T]) -> list[T]:
+def sort_in_tlc_order(values: Iterable[T]) -> list[T]:
     """Return values in the order of `format_value`."""
     return sorted(values, key=_tlc_sort_key)
 
@@ -153,7 +153,7 @@ class _BoxBuilder:
         if value is None or isinstance(value, enum.Enum):
             return self.box(tla_value_of_enum_member(value))
         if kind is frozenset:
-            return _box_of_items(_SET_BRACKETS, [*map(self.box, in_tlc_order(value))])
+            return _box_of_items(_SET_BRACKETS, [*map(self.box, sort_in_tlc_order(value))])
         if isinstance(value, Map):
             value = tuple_or_map_of_function(value)
         if type(value) is tuple:
@@ -167,7 +167,7 @@ class _BoxBuilder:
             return _box_of_items(
                 _RECORD_BRACKETS, [self.box(item) for item in value.values()], [_Box(name) for name in value]
             )
-        keys = in_tlc_order(value) if self._sort else list(value)
+        keys = sort_in_tlc_order(value) if self._sort else list(value)
         return _box_of_items(
             _FUNCTION_BRACKETS, [self.box(value[key]) for key in keys], [self.box(key) for key in keys]
         )
@@ -188,7 +188,7 @@ def _tlc_sort_key(value: Value) -> tuple[Any, ...]:
         value = _fields_as_map(value)
     if not isinstance(value, Map):
         return (1, *order_key(value))
-    keys = list(value) if {*map(type, value)} <= {str} else in_tlc_order(value)
+    keys = list(value) if {*map(type, value)} <= {str} else sort_in_tlc_order(value)
     return (4, len(value), [*map(_tlc_sort_key, keys)], [*map(_tlc_sort_key, map(value.__getitem__, keys))])
 
 

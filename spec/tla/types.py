@@ -30,7 +30,7 @@ from kraftcheck.spec.kinds import PHRASE_OF_SCALAR
 from kraftcheck.spec.tla.text import (
     IntervalElementBudget,
     TlaSyntaxError,
-    one_line,
+    format_on_one_line,
     shared_value_parser,
     tla_value_of_enum_member,
     tuple_or_map_of_function,
@@ -63,7 +63,7 @@ def camel_case_field(name: str) -> str:
 def truncated_value_text(value: Value) -> str:
     """Return a TLA+ or JSON value as text for an error message."""
     try:
-        text = "null" if value is None else one_line(value)
+        text = "null" if value is None else format_on_one_line(value)
     except TypeError:
         text = json.dumps(value, default=str)
     return truncate_text(text, MAX_QUOTED_LENGTH)
@@ -475,7 +475,7 @@ class Decoder:
         lacking, more = sorted(near.fields - fields.keys()), sorted(fields.keys() - near.fields)
         for name, value in near.constants.items():
             if name in fields and not self._is(fields[name], value):
-                wanted = dict.fromkeys(one_line(s.constants[name]) for s in shapes if name in s.constants)
+                wanted = dict.fromkeys(format_on_one_line(s.constants[name]) for s in shapes if name in s.constants)
                 found, is_name = truncated_value_text(fields[name]), self._name(fields[name]) is not None
                 return MismatchError(found, or_phrase(sorted(wanted)), wrong_kind=not is_name).inside(f".{name}")
         problems = [f"no {or_phrase(lacking)}"] if lacking else []

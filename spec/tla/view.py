@@ -7,12 +7,12 @@ such as ``_elections``, unless it names its counter. The module `kraftcheck.spec
 and its overrides.
 
 >>> from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
->>> from kraftcheck.spec.tla.text import one_line
+>>> from kraftcheck.spec.tla.text import format_on_one_line
 >>> from kraftcheck.spec.values import ModelValue
 >>> protocol = TwoPhaseCommit(resource_managers=frozenset({ModelValue("rm1")}))
 >>> view, (state,) = StateView(protocol), protocol.initial()
 >>> for name, value in view.variables(state).items():
-...     print(name, "=", one_line(value))
+...     print(name, "=", format_on_one_line(value))
 phase = (rm1 :> working @@ tm :> working)
 prepared = (tm :> {})
 messages = {}

@@ -95,7 +95,7 @@ def change_at_once(monkeypatch: pytest.MonkeyPatch, engine: str) -> None:
     """Let another engine be chosen at 64 states with a call in each step."""
     tables_first(monkeypatch)
     monkeypatch.setattr(engines, "ENGINE_CALL_THRESHOLDS", {"bytecode": ((64, 1.0),), "reference": ((64, 1.0),)})
-    monkeypatch.setattr(bytecode, "unsupported_part", lambda *_: None if engine == "bytecode" else "a word")
+    monkeypatch.setattr(bytecode, "untranslatable_reason", lambda *_: None if engine == "bytecode" else "a word")
 
 
 @pytest.mark.parametrize("name", ["si-one", *(pytest.param(name, marks=pytest.mark.slow) for name in MOST_CALLS)])
@@ -209,7 +209,7 @@ def test_a_call_in_each_state_is_dear_even_if_there_are_more_steps(
     calls: int, is_dear: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bytecode, "is_interpreter_compiled", lambda: True)
-    monkeypatch.setattr(bytecode, "unsupported_part", lambda *_: "a word")
+    monkeypatch.setattr(bytecode, "untranslatable_reason", lambda *_: "a word")
     choice = engines.EngineChooser(load("die-hard").protocol, SearchRequest())
     progress = Progress(10_000, 27_000, 20, 100, 1.0, handler_calls={"FillSmallJug": calls})
     with pytest.raises(engines.EngineChangeSignal) if is_dear else nullcontext():
@@ -282,7 +282,7 @@ def test_engines_share_the_initial_states(monkeypatch: pytest.MonkeyPatch) -> No
         found = engines.search("tables", protocol, SearchRequest(deadlock=False), is_named=False)
         assert (found.engine, found.distinct_states) == (wanted, 100)
     assert engines_used == ["bytecode", "bytecode", "tables"]  # the reference engine is not called by `_run_engine`
-    monkeypatch.setattr(bytecode, "unsupported_part", lambda *_: "a word")
+    monkeypatch.setattr(bytecode, "untranslatable_reason", lambda *_: "a word")
     assert engines.search("tables", protocol, SearchRequest(deadlock=False), is_named=False).engine == "tables"
     assert engines_used[3:] == ["tables"], "many initial states are not encoded in vain"
     assert lint(protocol, complete=True) == []
@@ -416,7 +416,7 @@ def chooser_at(*calls_per_step: float) -> engines.EngineChooser:
 
 
 def test_calls_that_become_rarer_by_turns_are_no_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bytecode, "unsupported_part", lambda *_: None)
+    monkeypatch.setattr(bytecode, "untranslatable_reason", lambda *_: None)
     monkeypatch.setattr(bytecode, "is_interpreter_compiled", lambda: True)
     assert chooser_at(0.9, 0.3, 0.9, 0.3)._most == inf
     assert chooser_at(1.8, 0.9, 0.6, 0.3)._most == engines.LONG_SEARCH_STATES
@@ -424,7 +424,7 @@ def test_calls_that_become_rarer_by_turns_are_no_fewer(monkeypatch: pytest.Monke
 
 def test_calls_that_become_rarer_slowly_stay_dear_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bank with a ledger: after 1,633 states 1.6 calls a step, 0.74 of those before; 0.05 after a million."""
-    monkeypatch.setattr(bytecode, "unsupported_part", lambda *_: None)
+    monkeypatch.setattr(bytecode, "untranslatable_reason", lambda *_: None)
     monkeypatch.setattr(bytecode, "is_interpreter_compiled", lambda: True)
     choice = chooser_at(2.9, 2.5, 2.1, 1.55)
     report = choice.watched().report
@@ -437,7 +437,7 @@ def test_calls_that_become_rarer_slowly_stay_dear_for_long(monkeypatch: pytest.M
 
 
 def test_expensive_steps_of_bytecode_bring_the_table_engine_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bytecode, "unsupported_part", lambda *_: None)
+    monkeypatch.setattr(bytecode, "untranslatable_reason", lambda *_: None)
     monkeypatch.setattr(bytecode, "is_interpreter_compiled", lambda: True)
     choice = chooser_at(0.9, 0.9, 0.9, 0.9)
     report = choice.watched().report
@@ -450,7 +450,7 @@ def test_expensive_steps_of_bytecode_bring_the_table_engine_back(monkeypatch: py
 
 
 def test_properties_over_whole_states_count_as_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bytecode, "unsupported_part", lambda *_: None)
+    monkeypatch.setattr(bytecode, "untranslatable_reason", lambda *_: None)
     monkeypatch.setattr(bytecode, "is_interpreter_compiled", lambda: True)
     choice = engines.EngineChooser(load("die-hard").protocol, SearchRequest())
     report = choice.watched().report

@@ -17,7 +17,7 @@ import pytest
 
 from kraftcheck.explorer.result import INTERRUPTED_LIMIT, Interrupted, Result, SearchRequest, Verdict
 from kraftcheck.explorer.symbolic import engine
-from kraftcheck.explorer.symbolic.checkpoint import SetsCheckpoint
+from kraftcheck.explorer.symbolic.checkpoint import SymbolicCheckpoint
 from kraftcheck.explorer.symbolic.engine import SymbolicSearch, explore
 from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.spec.errors import InputError
@@ -51,15 +51,15 @@ def test_a_search_that_is_stopped_goes_on_to_the_same_end(order: str, tmp_path: 
 def test_every_checkpoint_leads_to_the_same_end(order: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The steps out of what was expanded before are counted too."""
     protocol, asked, folders = bound("counts/two-voters").protocol, SearchRequest(search=order, deadlock=False), []
-    save = SetsCheckpoint.save
+    save = SymbolicCheckpoint.save
 
-    def keep(checkpoint: SetsCheckpoint, *found: Any, finished: bool = False) -> None:
+    def keep(checkpoint: SymbolicCheckpoint, *found: Any, finished: bool = False) -> None:
         save(checkpoint, *found, finished=finished)
         folders.append(shutil.copytree(tmp_path / "all", tmp_path / str(len(folders))))
 
     with monkeypatch.context() as patch:
-        patch.setattr(SetsCheckpoint, "is_due", lambda *_: True)
-        patch.setattr(SetsCheckpoint, "save", keep)
+        patch.setattr(SymbolicCheckpoint, "is_due", lambda *_: True)
+        patch.setattr(SymbolicCheckpoint, "save", keep)
         whole = told(explore(protocol, replace(asked, checkpoint=tmp_path / "all")))
     assert whole == told(explore(protocol, asked))
     assert len(folders) >= 3

@@ -18,7 +18,7 @@ from kraftcheck.explorer.symbolic.kernel import diagram as codes
 from kraftcheck.explorer.symbolic.kernel.projections import (
     FEWEST_SUMMARIES_TO_DROP,
     MOST_SUMMARIES_A_NODE,
-    make_summary_room,
+    reserve_summary_room,
 )
 from kraftcheck.explorer.symbolic.store import DiagramStore
 from kraftcheck.explorer.symbolic.violations import PathTimeout, WitnessPathFinder
@@ -146,11 +146,11 @@ def test_projections_that_are_needed_together_are_not_dropped_for_ever() -> None
     d, meta = store.arrays, store.arrays.meta
     full = FEWEST_SUMMARIES_TO_DROP + MOST_SUMMARIES_A_NODE * 100
     meta[codes.META_NODES], meta[codes.META_SUMMARY_ENTRIES] = 100, full
-    assert make_summary_room(d, 10)
+    assert reserve_summary_room(d, 10)
     assert (meta[codes.META_SUMMARY_ENTRIES], meta[codes.META_NODES_AT_DROP]) == (1, 100)
     for more in (1, 2):
         meta[codes.META_SUMMARY_ENTRIES] = full = more * FEWEST_SUMMARIES_TO_DROP + MOST_SUMMARIES_A_NODE * 100
-        assert make_summary_room(d, 10)
+        assert reserve_summary_room(d, 10)
         assert (
             meta[codes.META_SUMMARY_ENTRIES],
             meta[codes.META_EXTRA_SUMMARIES] > more * FEWEST_SUMMARIES_TO_DROP,
@@ -159,9 +159,9 @@ def test_projections_that_are_needed_together_are_not_dropped_for_ever() -> None
             True,
         )
     meta[codes.META_SUMMARY_ENTRIES] = len(d.summaries)
-    assert not make_summary_room(d, 10)
+    assert not reserve_summary_room(d, 10)
     meta[codes.META_NODES] = 200
-    assert make_summary_room(d, 10)
+    assert reserve_summary_room(d, 10)
 
 
 @pytest.mark.parametrize("order", ["saturation", "chaining"])

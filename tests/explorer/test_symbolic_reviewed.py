@@ -15,7 +15,7 @@ from kraftcheck.cli import main
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest, Verdict
 from kraftcheck.explorer.symbolic import checks, engine, orders
-from kraftcheck.explorer.symbolic.checkpoint import SetsCheckpoint
+from kraftcheck.explorer.symbolic.checkpoint import SymbolicCheckpoint
 from kraftcheck.explorer.symbolic.engine import explore
 from kraftcheck.explorer.symbolic.orders import replicas_met_by_walks
 from kraftcheck.explorer.symbolic.store import DiagramStore
@@ -282,7 +282,7 @@ def test_the_depth_after_a_resume_where_all_that_is_new_is_beyond_a_constraint(
 ) -> None:
     protocol = Constrained()
     options = options_of(protocol, search="bfs")
-    monkeypatch.setattr(SetsCheckpoint, "is_due", lambda *_: True)
+    monkeypatch.setattr(SymbolicCheckpoint, "is_due", lambda *_: True)
     expected = explore(protocol, replace(options, checkpoint=tmp_path))
     found = explore(protocol, replace(options, resume=tmp_path))
     assert (found.depth, *told(found)) == (expected.depth, *told(expected))

@@ -19,8 +19,8 @@ from kraftcheck.spec.tla.text import (
     MAX_NESTING,
     TlaSyntaxError,
     ValueParser,
+    format_on_one_line,
     format_value,
-    one_line,
     parse_value,
     tuple_or_map_of_function,
 )
@@ -208,13 +208,13 @@ VALUES = st.recursive(
 def test_what_is_written_is_read_again(value: Value, width: int, indent: int, style: str, sort: bool) -> None:
     expected = encode(as_read(value))
     assert encode(parse_value(format_value(value, width=width, indent=indent, style=style, sort=sort))) == expected
-    assert encode(parse_value(one_line(value))) == expected
-    assert "\n" not in one_line(value)
+    assert encode(parse_value(format_on_one_line(value))) == expected
+    assert "\n" not in format_on_one_line(value)
 
 
 @given(VALUES)
 def test_writing_does_not_depend_on_how_the_value_was_built(value: Value) -> None:
-    again = parse_value(one_line(value))
+    again = parse_value(format_on_one_line(value))
     assert format_value(again, width=20) == format_value(parse_value(format_value(value, width=20)), width=20)
 
 
@@ -228,8 +228,8 @@ def test_records_and_symbols_of_a_protocol_are_written_as_tla() -> None:
         disk: int
 
     value = Map({Server(n2, 0): Role.VOTER, Server(n1, 1): Role.OBSERVER})
-    assert one_line(value) == "([host |-> n1, disk |-> 1] :> Observer @@ [host |-> n2, disk |-> 0] :> Voter)"
-    assert one_line(frozenset({1, Role.OBSERVER, Role.VOTER, n1})) == "{n1, Voter, Observer, 1}"
+    assert format_on_one_line(value) == "([host |-> n1, disk |-> 1] :> Observer @@ [host |-> n2, disk |-> 0] :> Voter)"
+    assert format_on_one_line(frozenset({1, Role.OBSERVER, Role.VOTER, n1})) == "{n1, Voter, Observer, 1}"
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_records_and_symbols_of_a_protocol_are_written_as_tla() -> None:
     ],
 )
 def test_only_names_are_written_as_fields(key: str, text: str) -> None:
-    assert one_line(Map({key: 1})) == text
+    assert format_on_one_line(Map({key: 1})) == text
 
 
 def test_the_indent_moves_all_lines_but_the_first() -> None:

@@ -33,7 +33,7 @@ from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import parse_config
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.kinds import type_mismatch
-from kraftcheck.spec.tla.text import one_line, parse_value
+from kraftcheck.spec.tla.text import format_on_one_line, parse_value
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Value, order_key, ordered, text_of
 from kraftcheck.traces.formats.tlc_dump import _value_as_json
@@ -155,7 +155,7 @@ def test_the_order_is_that_of_the_enum() -> None:
     ],
 )
 def test_names(value: Value, tla: str, shown: str, as_json: Any) -> None:
-    assert (one_line(value), text_of(value), value_as_json(value)) == (tla, shown, as_json)
+    assert (format_on_one_line(value), text_of(value), value_as_json(value)) == (tla, shown, as_json)
 
 
 def states() -> list[State]:
@@ -169,7 +169,7 @@ def test_states_are_written_in_tla_and_json_and_read_again() -> None:
     assert len(found) == 68
     for state in found:
         variables = view.variables(state)
-        read = {name: parse_value(one_line(value)) for name, value in variables.items()}
+        read = {name: parse_value(format_on_one_line(value)) for name, value in variables.items()}
         assert view.state(read) == state
         assert encode(view.state(read)) == encode(state)
         untyped = json.loads(json.dumps({name: _value_as_json(value) for name, value in variables.items()}))

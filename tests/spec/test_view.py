@@ -37,7 +37,7 @@ from kraftcheck.spec import (
 )
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
-from kraftcheck.spec.tla.text import format_value, one_line, parse_value
+from kraftcheck.spec.tla.text import format_on_one_line, format_value, parse_value
 from kraftcheck.spec.tla.types import MismatchError, VariablesError
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Value
@@ -67,7 +67,7 @@ def as_json(value: Value) -> Any:
         return [as_json(item) for item in value]
     if isinstance(value, Map):
         record = all(isinstance(key, str) for key in value)
-        return {key if record else one_line(key): as_json(item) for key, item in value.items()}
+        return {key if record else format_on_one_line(key): as_json(item) for key, item in value.items()}
     return value
 
 
@@ -125,7 +125,7 @@ def test_states_come_back_from_their_text_with_the_protocols_own_model_values() 
     assert read == state
     hosts = [server.host for server in ordered(read.replicas)]
     assert {(host.name, host.index) for host in hosts} == {(host.name, host.index) for host in protocol.hosts}
-    assert [*map(one_line, ordered(read.replicas))] == [*map(one_line, ordered(state.replicas))]
+    assert [*map(format_on_one_line, ordered(read.replicas))] == [*map(format_on_one_line, ordered(state.replicas))]
 
 
 def test_two_phase_commit() -> None:
@@ -137,7 +137,7 @@ def test_two_phase_commit() -> None:
         assert view.state(variables) == state
         assert view.state({name: as_json(value) for name, value in variables.items()}, untyped=True) == state
     sent = {
-        one_line(message) for state in states_of(protocol) for message in view.variables(state)["messages"]
+        format_on_one_line(message) for state in states_of(protocol) for message in view.variables(state)["messages"]
     }
     assert sorted(sent) == [
         '[type |-> "Decision", phase |-> aborted, dest |-> n1]',
@@ -286,8 +286,8 @@ def test_names_and_shapes() -> None:
     assert len(variables["totalCount"]) == 3  # a function with the domain 1..3 is a sequence
     assert isinstance(variables["totalCount"], tuple)
     assert isinstance(variables["pair"], tuple)  # of two, the counters
-    assert one_line(variables["wordsSaid"]).startswith("(3 :> <<")
-    assert 'odd |-> "hello"' in one_line(variables["parts"])
+    assert format_on_one_line(variables["wordsSaid"]).startswith("(3 :> <<")
+    assert 'odd |-> "hello"' in format_on_one_line(variables["parts"])
     assert view.variables(talk().initial().__next__())["messages"] == Map(
         {Map({"type": "Said", "source": 0, "dest": 1, "text": "hello"}): 1}
     )
@@ -405,7 +405,7 @@ def test_classes_that_only_their_name_tells_apart() -> None:
         variables = view.variables(state)
         assert encode(view.state(variables)) == encode(state)
         assert view.state({name: as_json(value) for name, value in variables.items()}, untyped=True) == state
-    assert one_line(variables["kind"]) == '[a |-> "Plain", b |-> "Twin"]'
+    assert format_on_one_line(variables["kind"]) == '[a |-> "Plain", b |-> "Twin"]'
     wrong = {**variables, "kind": Map({"a": "Plain", "b": "Triplet"})}
     with pytest.raises(VariablesError, match=r'variable kind\["b"\]: expected Plain or Twin, found "Triplet"'):
         view.state(wrong)
@@ -601,8 +601,8 @@ def test_records_of_one_base_are_told_apart_though_their_fields_are_the_same() -
     protocol = Writer()
     view = StateView(protocol)
     first, written = states_of(protocol)
-    assert '[type |-> "Preferred", leader |-> n1]' in one_line(view.variables(written)["notes"])
-    assert "[leader |-> n1], " in one_line(view.variables(written)["notes"])
+    assert '[type |-> "Preferred", leader |-> n1]' in format_on_one_line(view.variables(written)["notes"])
+    assert "[leader |-> n1], " in format_on_one_line(view.variables(written)["notes"])
     for state in (first, written):
         assert view.state(view.variables(state)) == state
 

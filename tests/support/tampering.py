@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from kraftcheck.spec.tla.text import format_value, in_tlc_order, parse_value
+from kraftcheck.spec.tla.text import format_value, parse_value, sort_in_tlc_order
 from kraftcheck.spec.values import Map, ModelValue, Value
 
 Path = tuple[Any, ...]
@@ -16,7 +16,7 @@ Path = tuple[Any, ...]
 def fields(value: Value, path: Path = ()) -> Iterator[Path]:
     """Yield the place of everything in a value that can be changed by itself: leaves, sets and sequences."""
     if isinstance(value, Map | dict):
-        for key in value if isinstance(value, dict) else in_tlc_order(value):
+        for key in value if isinstance(value, dict) else sort_in_tlc_order(value):
             yield from fields(value[key], (*path, ("value", key)))
             if not isinstance(key, str):
                 yield from fields(key, (*path, ("key", key)))
@@ -28,7 +28,7 @@ def fields(value: Value, path: Path = ()) -> Iterator[Path]:
     elif isinstance(value, frozenset):
         if value:
             yield path
-        for element in in_tlc_order(value):
+        for element in sort_in_tlc_order(value):
             yield from fields(element, (*path, ("element", element)))
     else:
         yield path
@@ -62,7 +62,7 @@ def _other(value: Value, names: list[str], random: Random) -> Value:
     if isinstance(value, str):
         return random.choice(names)
     if isinstance(value, frozenset):
-        return value - {random.choice(in_tlc_order(value))}
+        return value - {random.choice(sort_in_tlc_order(value))}
     return value[:-1]
 
 

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from kraftcheck.cli import main
-from kraftcheck.explorer.cluster import stderr_into
+from kraftcheck.explorer.cluster import redirect_stderr_into
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.search_spec import to_spec
 from kraftcheck.spec.errors import InputError
@@ -370,7 +370,7 @@ def test_parquet_needs_pyarrow(
 
 
 def test_what_a_process_says_goes_to_a_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with stderr_into(tmp_path / "said"):
+    with redirect_stderr_into(tmp_path / "said"):
         later = subprocess.Popen(["sh", "-c", "echo now >&2; read x; echo later >&2"], stdin=subprocess.PIPE)
     sys.stderr.write("ours\n")
     later.communicate(b"\n")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
-from kraftcheck.spec.tla.text import in_tlc_order, tla_value_of_enum_member, tuple_or_map_of_function
+from kraftcheck.spec.tla.text import sort_in_tlc_order, tla_value_of_enum_member, tuple_or_map_of_function
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, escape_invisible, field_names, field_values
 from kraftcheck.traces.parsing import Json, JsonError, TraceFileReader, json_errors_as_trace_errors
 from kraftcheck.traces.trace import Ending, JsonFormat, Trace, TraceEnd, TraceEvent, TraceHead, TraceState
@@ -182,7 +182,7 @@ def itf_document(trace: Trace) -> dict[str, Json]:
     meta: dict[str, Json] = {"format": "ITF", "format-description": _FORMAT_URL}
     if trace.violated is not None:
         meta["violated"] = trace.violated
-    meta[_MODEL_VALUES_KEY] = [name.name for name in in_tlc_order(writer.names.values())]
+    meta[_MODEL_VALUES_KEY] = [name.name for name in sort_in_tlc_order(writer.names.values())]
     document: dict[str, Json] = {"#meta": meta, "vars": list(trace.states[0].variables), "states": states}
     if trace.ending is not None:
         document["loop"] = (trace.ending.back_to or len(states)) - 1
@@ -206,7 +206,7 @@ class _ItfWriter:
         if kind is tuple:
             return list(map(self.json, value))
         if kind is frozenset:
-            return {"#set": list(map(self.json, in_tlc_order(value)))}
+            return {"#set": list(map(self.json, sort_in_tlc_order(value)))}
         if isinstance(value, Record):
             return self._function(Map(zip(field_names(kind), field_values(value), strict=True)))
         if isinstance(value, Map):
@@ -225,4 +225,4 @@ class _ItfWriter:
     def _function(self, value: Map[Value, Value]) -> Json:
         if all(type(key) is str and not key.startswith("#") for key in value):
             return {key: self.json(item) for key, item in value.items()}
-        return {"#map": [[self.json(key), self.json(value[key])] for key in in_tlc_order(value)]}
+        return {"#map": [[self.json(key), self.json(value[key])] for key in sort_in_tlc_order(value)]}

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from kraftcheck.spec.tla.text import in_tlc_order, one_line, tla_value_of_enum_member
+from kraftcheck.spec.tla.text import format_on_one_line, sort_in_tlc_order, tla_value_of_enum_member
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, field_names, field_values
 from kraftcheck.traces.formats.tlc_log import (
     LONGEST_VALUE,
@@ -308,18 +308,19 @@ def _action_as_json(name: str | None, location: Location | None) -> dict[str, Js
 
 def _value_as_json(value: Value) -> Json:
     if isinstance(value, ModelValue | Symbol):
-        return one_line(value)
+        return format_on_one_line(value)
     if value is None or isinstance(value, enum.Enum):
         return _value_as_json(tla_value_of_enum_member(value))
     if isinstance(value, tuple):
         return list(map(_value_as_json, value))
     if isinstance(value, frozenset):
-        return list(map(_value_as_json, in_tlc_order(value)))
+        return list(map(_value_as_json, sort_in_tlc_order(value)))
     if isinstance(value, Record):
         return dict(zip(field_names(type(value)), map(_value_as_json, field_values(value)), strict=True))
     if isinstance(value, Map):
         return {
-            key if isinstance(key, str) else one_line(key): _value_as_json(item) for key, item in value.items()
+            key if isinstance(key, str) else format_on_one_line(key): _value_as_json(item)
+            for key, item in value.items()
         } or []
     return value
 

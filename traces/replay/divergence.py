@@ -10,7 +10,7 @@ from typing import NamedTuple
 from kraftcheck.spec.diagnosis.why import ActionExplanation, action_explanations_text, explain_action
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.tla.text import in_tlc_order, one_line
+from kraftcheck.spec.tla.text import format_on_one_line, sort_in_tlc_order
 from kraftcheck.spec.tla.types import VariablesError
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Map, ModelValue, Record, Value, escape_invisible, field_names, text_of, truncate_text
@@ -64,7 +64,7 @@ class _DifferenceFinder:
 
     def text(self, value: Value) -> str:
         """Return a value on one line, with short names of replicas."""
-        return one_line(self._named(value))
+        return format_on_one_line(self._named(value))
 
     def _short(self, value: Value) -> str:
         return truncate_text(self.text(value), MOST_PLACE_CHARACTERS)
@@ -103,7 +103,7 @@ class _DifferenceFinder:
     def _functions(self, path: str, trace: Value, protocol: Value) -> Iterator[Difference]:
         theirs, ours = _function_as_mapping(trace), _function_as_mapping(protocol)
         more, less = [key for key in theirs if key not in ours], [key for key in ours if key not in theirs]
-        for key in in_tlc_order(key for key in ours if key in theirs):
+        for key in sort_in_tlc_order(key for key in ours if key in theirs):
             yield from self.between(path + self._place(key, ours), theirs[key], ours[key])
         for key, near in self._paired(more, less):
             if key is not None and near is not None:
@@ -124,8 +124,8 @@ class _DifferenceFinder:
 
     def _paired(self, more: list[Value], less: list[Value]) -> Iterator[tuple[Value, Value]]:
         """Yield pairs of similar records; every value without a similar one is paired with None."""
-        rest = in_tlc_order(less)
-        for value in in_tlc_order(more):
+        rest = sort_in_tlc_order(less)
+        for value in sort_in_tlc_order(more):
             near = min(rest, key=lambda other: _field_distance(value, other), default=None)
             if near is not None and 2 * _field_distance(value, near) <= len(value if isinstance(value, Map) else ()):
                 rest.remove(near)

@@ -172,7 +172,7 @@ def apply_step(m: Any, actor: Any, step: Any) -> Any:
 
 
 @jit
-def record_property_input(m: Any, which: Any, side: Any, me: Any, peer: Any) -> Any:
+def count_input_unlike_first(m: Any, which: Any, side: Any, me: Any, peer: Any) -> Any:
     """Count an input of a property that differs from the first one."""
     differs = m.inputs[which, DISTINCT_INPUTS_COLUMN] == 0
     for place in range(m.parameters.shape[1]):
@@ -207,17 +207,17 @@ def property_holds(m: Any, which: Any) -> Any:
             peer = m.row[first + other] if is_of_peer else 0
             if is_of_peer and (other == place or peer == 0 or not heap.passes_kind_test(m, peers, peer)):
                 continue
-            if not property_holds_for(m, which, 1, me, peer):
+            if not property_holds_for_replicas(m, which, 1, me, peer):
                 return False
     return True
 
 
 @jit
-def property_holds_for(m: Any, which: Any, side: Any, me: Any, peer: Any) -> Any:
+def property_holds_for_replicas(m: Any, which: Any, side: Any, me: Any, peer: Any) -> Any:
     """Return whether a property holds for two replicas, in the state of one side."""
     low, height = m.at[codes.AT_SCRATCH_TOP], m.at[codes.AT_STACK_HEIGHT]
     if m.inputs[which, DISTINCT_INPUTS_COLUMN] < 2:
-        record_property_input(m, which, side, me, peer)
+        count_input_unlike_first(m, which, side, me, peer)
     found = fill_parameters_and_run(m, m.properties[which, 0], m.shape[codes.SHAPE_ENTRIES] + which, side, me, peer)
     m.at[codes.AT_SCRATCH_TOP], m.at[codes.AT_STACK_HEIGHT] = low, height
     if m.at[codes.AT_ERROR] != 0 or (found != codes.TRUE_VALUE and found != codes.FALSE_VALUE):
@@ -239,7 +239,7 @@ def record_step_property_violations(m: Any, source: Any, address: Any) -> Any:
                 continue
             is_typed = heap.passes_kind_test(m, m.properties[which, 1], before)
             is_typed &= heap.passes_kind_test(m, m.properties[which, 2], after)
-            if is_typed and not property_holds_for(m, which, 0, before, after):
+            if is_typed and not property_holds_for_replicas(m, which, 0, before, after):
                 m.violations[which, 0], m.violations[which, 1] = source + 2, address
                 break
     return 0
@@ -376,7 +376,7 @@ def insert_state(m: Any, source: Any) -> Any:
 
 
 @jit
-def expand_by_handler(m: Any, source: Any, entry: Any) -> Any:
+def expand_state_by_handler(m: Any, source: Any, entry: Any) -> Any:
     """Run the handler of an entry in the source, and add the target of each enabled step; return their number."""
     actor, me = m.entries[entry, 2], np.int64(0)
     if actor >= 0:
@@ -428,7 +428,7 @@ def expand_states(m: Any, first: Any, last: Any) -> Any:
         low, generated = m.at[codes.AT_SCRATCH_TOP], 0
         for entry in range(m.shape[codes.SHAPE_ENTRIES]):
             m.at[codes.AT_SCRATCH_TOP], m.at[codes.AT_STACK_HEIGHT] = low, 0
-            m.taken[entry] = expand_by_handler(m, number, entry) if m.at[codes.AT_ERROR] == 0 else 0
+            m.taken[entry] = expand_state_by_handler(m, number, entry) if m.at[codes.AT_ERROR] == 0 else 0
             generated += m.taken[entry]
         is_fresh = m.at[codes.AT_IS_FRESH] != 0 and m.shape[codes.SHAPE_IS_LOGGING] == 0
         if m.at[codes.AT_ERROR] != codes.STATE_LIMIT_ERROR and (is_fresh or m.at[codes.AT_ERROR] != 0):

@@ -89,7 +89,7 @@ def forget_summaries(d: Any) -> None:
 
 
 @jit
-def make_summary_room(d: Any, n: Any) -> Any:
+def reserve_summary_room(d: Any, n: Any) -> Any:
     """Make room for `n` more summary entries; return whether there is room."""
     meta = d.meta
     most = MOST_SUMMARIES_A_NODE * meta[codes.META_NODES] + meta[codes.META_EXTRA_SUMMARIES]
@@ -138,7 +138,7 @@ def project_onto_watched_dimensions(d: Any, a: Any, t: Any) -> Any:
         if d.meta[codes.META_STOP] or d.meta[codes.META_INCOMPLETE] != before:
             d.meta[codes.META_INCOMPLETE] += 1
             return np.int64(0)
-        if not make_summary_room(d, n):
+        if not reserve_summary_room(d, n):
             d.meta[codes.META_STOP] = 1
             d.meta[codes.META_INCOMPLETE] += 1
             return np.int64(0)

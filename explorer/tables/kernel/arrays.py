@@ -215,7 +215,7 @@ def count_step_and_record_violations(t: Any, worker: Any, state: Any, k: Any) ->
 
 
 @inlined
-def record_early_stop(worker: Any, done: Any, code: Any) -> None:
+def record_early_batch_end(worker: Any, done: Any, code: Any) -> None:
     """Record that a batch ends early after `done` states, and the reason code."""
     worker.stats[codes.STATS_DONE] = done
     worker.stats[codes.STATS_CODE] = code
@@ -273,7 +273,7 @@ def append_request_to_python(t: Any, kind: Any, a: Any, b: Any, c: Any, d: Any, 
 
 
 @inlined
-def find_or_request(t: Any, pairs: Any, entries: Any, key: Any, kind: Any, a: Any, b: Any) -> Any:
+def find_value_or_request(t: Any, pairs: Any, entries: Any, key: Any, kind: Any, a: Any, b: Any) -> Any:
     """Return a key's value in a map with `meta[entries]` entries, or MISSING after one request to Python."""
     found = maps.find_value(pairs, key)
     if found == codes.MISSING:
@@ -289,4 +289,4 @@ def find_or_request(t: Any, pairs: Any, entries: Any, key: Any, kind: Any, a: An
 def find_or_request_handlers(t: Any, local: Any, message: Any) -> Any:
     """Return a local state's handlers for a message (0: internal actions), or MISSING after one request to Python."""
     key = codes.pair_key(local, message)
-    return find_or_request(t, t.roots, codes.META_ROOTS, key, codes.ASK_HANDLERS, local, message)
+    return find_value_or_request(t, t.roots, codes.META_ROOTS, key, codes.ASK_HANDLERS, local, message)

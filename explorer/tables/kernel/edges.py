@@ -77,7 +77,7 @@ def find_edges(t: Any, worker: Any, found: Any, packing: Any, which: Any) -> Any
             arrays.append_retried_state(worker, which[i])
             continue
         if n == codes.BUFFER_FULL or edges + n + stats[codes.STATS_BLOCKED] > len(found.sources):
-            arrays.record_early_stop(worker, i, codes.MANY_SUCCESSORS if n == codes.BUFFER_FULL else codes.NO_ROOM)
+            arrays.record_early_batch_end(worker, i, codes.MANY_SUCCESSORS if n == codes.BUFFER_FULL else codes.NO_ROOM)
             return edges
         # Write an edge for each successor, and one for each step that only an exhausted bound disables.
         for k in range(n):

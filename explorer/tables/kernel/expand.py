@@ -449,7 +449,7 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
         # Stop before an array that might have no room for all of them.
         full = len(worker.collected) > 0 and stats[codes.STATS_COLLECTED] + n > len(worker.collected)
         if n == codes.BUFFER_FULL or fullest + n >= room or full:
-            arrays.record_early_stop(worker, i, codes.MANY_SUCCESSORS if n == codes.BUFFER_FULL else codes.NO_ROOM)
+            arrays.record_early_batch_end(worker, i, codes.MANY_SUCCESSORS if n == codes.BUFFER_FULL else codes.NO_ROOM)
             return
         # Count the steps, record violations, and give each successor to the partition that owns it.
         if n == 0 and deadlocks:

@@ -20,7 +20,9 @@ from kraftcheck.explorer.tables.kernel.tree_walk import ALL_SLOTS, ROW_INBOXES, 
 def find_local_after_change_or_request(t: Any, local: Any, change: Any) -> Any:
     """Return the local state after a change of some fields, or MISSING after one request to Python."""
     key = codes.pair_key(change, local)
-    return arrays.find_or_request(t, t.changed_locals, codes.META_LOCAL_CHANGES, key, codes.ASK_CHANGE, local, change)
+    return arrays.find_value_or_request(
+        t, t.changed_locals, codes.META_LOCAL_CHANGES, key, codes.ASK_CHANGE, local, change
+    )
 
 
 @jit
@@ -148,7 +150,7 @@ def list_internal_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
 
 
 @jit
-def deduplicate_piece_items(t: Any, start: Any, count: Any) -> Any:
+def deduplicate_action_piece_items(t: Any, start: Any, count: Any) -> Any:
     """Drop the row items that repeat a step of another piece of their action; return their number."""
     n = start
     for k in range(start, start + count):
@@ -191,7 +193,7 @@ def build_internal_steps(t: Any, row: Any) -> None:
         missing |= flags < 0
         t.row_items[k, 1] = target
         t.row_items[k, 2] = flags
-    n = deduplicate_piece_items(t, start, n) if t.meta[codes.META_PIECES] else n
+    n = deduplicate_action_piece_items(t, start, n) if t.meta[codes.META_PIECES] else n
     # Evaluate control rows that are new and certainly reached. Mark steps to the others as MUST_CHECK_TARGET.
     for k in range(start, start + n):
         target = np.int64(t.row_items[k, 1])

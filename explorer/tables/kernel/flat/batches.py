@@ -333,7 +333,7 @@ def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any,
         # Stop before an array that might have no room for all of them.
         code = reserve_room_for_successors(t, packing, worker, found, n, fullest + waiting)
         if code != codes.OK:
-            arrays.record_early_stop(worker, i, code)
+            arrays.record_early_batch_end(worker, i, code)
             break
         # Count the steps and record violations. A successor goes to the partition that owns it, or is queued: cluster
         # ids are random reads in a large table, and QUEUE_PLACES successors at a time overlap these reads.

@@ -290,7 +290,7 @@ def evaluate_property_tree(
 
 
 @jit
-def evaluate_and_memoize_part(
+def evaluate_and_memoize_state_part(
     t: Any, worker: Any, serial: Any, rows: Any, row: Any, kind: Any, number: Any, left: Any, me: Any, peer: Any
 ) -> Any:
     """Return the mask of the properties in `left` that a state, a replica or a pair of replicas violates; or MISSING.
@@ -322,7 +322,7 @@ def evaluate_and_memoize_part(
 
 
 @inlined
-def part_violation_mask(
+def state_part_violation_mask(
     t: Any, worker: Any, serial: Any, rows: Any, row: Any, shared: Any, constraints: Any, asked: Any, me: Any, peer: Any
 ) -> Any:
     """Return the mask of `asked` properties that the state, a replica or a pair violates, and whether all are known."""
@@ -336,7 +336,7 @@ def part_violation_mask(
         store_safe_pair(worker, me, peer, constraints + 1)
     found = np.int64(0)
     if left:
-        found = evaluate_and_memoize_part(t, worker, serial, rows, row, kind, number, left, me, peer)
+        found = evaluate_and_memoize_state_part(t, worker, serial, rows, row, kind, number, left, me, peer)
     return bad | found, found >= 0
 
 
@@ -363,7 +363,7 @@ def flat_state_violation_mask(t: Any, worker: Any, serial: Any, rows: Any, row: 
     bad, known = np.int64(0), True
     # Evaluate the properties of the state as a whole.
     if of_all:
-        bad, known = part_violation_mask(
+        bad, known = state_part_violation_mask(
             t, worker, serial, rows, row, shared, constraints, of_all, np.int64(0), np.int64(0)
         )
     # Evaluate those of each replica, and of each pair.
@@ -374,7 +374,9 @@ def flat_state_violation_mask(t: Any, worker: Any, serial: Any, rows: Any, row: 
             if other != s and (peer == 0 or is_safe_pair(worker, me, peer, constraints + 1)):
                 continue
             asked = of_one if other == s else of_two
-            more, is_known = part_violation_mask(t, worker, serial, rows, row, shared, constraints, asked, me, peer)
+            more, is_known = state_part_violation_mask(
+                t, worker, serial, rows, row, shared, constraints, asked, me, peer
+            )
             bad |= more
             known &= is_known
     if not constraints:

@@ -94,7 +94,7 @@ def violation_mask_of_successor(t: Any, worker: Any, serial: Any, k: Any, constr
 
 
 @inlined
-def store_piece_number(t: Any, worker: Any, n: Any, outcome: Any) -> Any:
+def store_action_piece_number(t: Any, worker: Any, n: Any, outcome: Any) -> Any:
     """Store and return the piece number of successor `n`, if any action is called in pieces."""
     if t.meta[codes.META_PIECES] == 0:
         return np.int64(0)
@@ -114,7 +114,7 @@ def write_flat_successor(
     inboxes = codes.first_inbox_column_of_flat_state(t, states.shape[1])
     stays = inbox < 0 or inbox == states[at, inboxes + slot]
     operations = t.outcomes[outcome, codes.OUTCOME_COUNT]
-    piece = store_piece_number(t, worker, n, outcome)
+    piece = store_action_piece_number(t, worker, n, outcome)
     if stays and delta == 0 and operations | piece | t.outcomes[outcome, codes.OUTCOME_STEP_FLAGS] == 0:
         succ[n, 0] = t.outcomes[outcome, codes.OUTCOME_ACTION]
         succ[n, 1] = codes.SELF_LOOP_FLAGS
@@ -227,7 +227,7 @@ def list_possible_internal_actions(t: Any, worker: Any, at: Any, number: Any, lo
 
 
 @jit
-def deduplicate_piece_steps(worker: Any, first: Any, last: Any) -> Any:
+def deduplicate_action_piece_steps(worker: Any, first: Any, last: Any) -> Any:
     """Drop the successors from `first` on that repeat a step of another piece of their action; return their end."""
     succ, pieces, n = worker.succ, worker.pieces, first
     for k in range(first, last):
@@ -272,7 +272,7 @@ def expand_internal_actions(
         n = expand_decision_tree(t, packing, worker, serial, at, n, root, local, slot, codes.NONE, codes.NONE)
         if n == codes.BUFFER_FULL:
             break
-    return deduplicate_piece_steps(worker, own, n) if t.meta[codes.META_PIECES] and n > own else n
+    return deduplicate_action_piece_steps(worker, own, n) if t.meta[codes.META_PIECES] and n > own else n
 
 
 @inlined
