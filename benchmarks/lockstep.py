@@ -17,7 +17,7 @@ from typing import Any
 from kraftcheck.catalogue import find_config_name_and_content, find_model
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import with_known_kafka_differences
-from kraftcheck.lockstep.jars import classpath
+from kraftcheck.lockstep.jars import driver_classpath
 from kraftcheck.lockstep.process import Driver, DriverAnswer
 from kraftcheck.lockstep.survey import LockstepCampaign, rare_garbage_collection
 from kraftcheck.lockstep.walks import WalkFile
@@ -51,7 +51,7 @@ def main() -> None:
     protocol = bind(with_known_kafka_differences(Quorum), config).protocol
     assert isinstance(protocol, Quorum)
     began = time.perf_counter()
-    path = classpath(options.kafka)
+    path = driver_classpath(options.kafka)
     with Timed(path.java, path.text, path.options) as driver, rare_garbage_collection():
         driver.ask("nothing")
         print(f"start-up {time.perf_counter() - began:.2f} s")

@@ -19,7 +19,7 @@ from pathlib import Path
 from kraftcheck.catalogue import find_config_name_and_content, find_model
 from kraftcheck.reporting.as_json import peak_memory_bytes
 from kraftcheck.spec.cfg.binding import bind_leniently
-from kraftcheck.traces import Trace, as_text, read_traces
+from kraftcheck.traces import Trace, read_traces, trace_as_tlc_text
 from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
 
 
@@ -44,7 +44,7 @@ def report(options: argparse.Namespace, files: list[Path]) -> None:
 
 
 def write_log(path: Path, traces: list[Trace], size: int) -> None:
-    texts = ["".join(as_text(trace)) for trace in traces]
+    texts = ["".join(trace_as_tlc_text(trace)) for trace in traces]
     with path.open("w") as log:
         while log.tell() < size:
             for text in texts:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from kraftcheck.catalogue import Model, find_config_name_and_content, find_model, find_variant
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import with_known_kafka_differences
-from kraftcheck.lockstep.jars import classpath
+from kraftcheck.lockstep.jars import driver_classpath
 from kraftcheck.lockstep.lockstep import Finding, Lockstep
 from kraftcheck.lockstep.process import Driver
 from kraftcheck.lockstep.survey import finding_summary_lines
@@ -151,7 +151,7 @@ def main() -> None:
     parser.add_argument("--depth", type=int, default=60, metavar="N", help="steps of a walk (default: 60)")
     parser.add_argument("--seed", type=int, default=0, metavar="N")
     options = parser.parse_args()
-    path = classpath(options.kafka)
+    path = driver_classpath(options.kafka)
     chosen = [find_model("quorum", name) for name in options.faults] or faults()
     told = 0
     print("| fault | told after walks | steps | by | walks on which the model differs too |")

@@ -1,6 +1,6 @@
 """The command line. Each command is a file in `commands`; only the chosen one is imported, so `--help` stays fast.
 
-A command's file has two functions: `declare(parser)` adds its arguments, `run(arguments)` returns the exit code. The
+A command's file has two functions: `add_arguments(parser)`, and `run(arguments)`, which returns the exit code. The
 first line of its docstring is the command's summary, and the other lines are the end of its help.
 """
 
@@ -309,7 +309,7 @@ def build_parser(chosen: str) -> argparse.ArgumentParser:
         )
         if file.stem == chosen:
             module = import_module(f"kraftcheck.commands.{chosen}")
-            module.declare(command)
+            module.add_arguments(command)
             top.command = command.prog
             traceback = "also show Python's traceback of an error in a protocol"
             command.add_argument("--traceback", action="store_true", help=traceback)

@@ -32,10 +32,10 @@ from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Value, truncate_text
 from kraftcheck.traces.parsing import open_unpacked
 from kraftcheck.traces.replay.divergence import (
-    Difference,
     Divergence,
     DivergenceExplainer,
     DivergingState,
+    VariableDifference,
     short_names_by_tla_replica_id,
     variable_differences,
 )
@@ -319,7 +319,7 @@ class DumpOnlyState:
 
     found: TraceState  # the state in the file
     problem: str | None = None  # the reason why it is not a state of the protocol, if so
-    differences: list[Difference] = field(default_factory=list)  # from the most similar state of the search
+    differences: list[VariableDifference] = field(default_factory=list)  # from the most similar state of the search
     divergence: Divergence | None = None  # of the dump's step to it from a common state, if the dump has one
 
 

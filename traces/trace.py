@@ -96,7 +96,7 @@ class JsonFormat(TraceFormat):
         return iter([json.dumps(self.document(trace), ensure_ascii=False, separators=(",", ":"))])
 
 
-class Location(NamedTuple):
+class ActionLocation(NamedTuple):
     """The place of an action in its TLA+ module."""
 
     first_line: int
@@ -110,12 +110,12 @@ class Location(NamedTuple):
         return f"{first} to line {self.last_line}, col {self.last_column} of module {self.module}"
 
 
-class Ending(NamedTuple):
+class InfiniteEnding(NamedTuple):
     """The infinite continuation of a trace: stuttering, or a step back to an earlier state."""
 
     back_to: int | None = None
     action: str | None = None
-    location: Location | None = None
+    location: ActionLocation | None = None
 
     def __str__(self) -> str:
         return "stuttering" if self.back_to is None else f"back to state {self.back_to}"
@@ -133,7 +133,7 @@ class TraceState:
     variables: Mapping[str, Value]
     action: str | None = None
     parameters: str | None = None
-    location: Location | None = None
+    location: ActionLocation | None = None
     line: int = 1
     fingerprints: tuple[bytes, ...] = ()
 
@@ -154,7 +154,7 @@ class TraceHead:
 class TraceEnd:
     """The end of a trace in its file; for the fields see `Trace`."""
 
-    ending: Ending | None = None
+    ending: InfiniteEnding | None = None
     complete: bool = True
 
 
@@ -169,7 +169,7 @@ class Trace:
     index: int
     format: TraceFormat
     states: tuple[TraceState, ...]
-    ending: Ending | None = None
+    ending: InfiniteEnding | None = None
     violated: str | None = None
     problem: str | None = None
     complete: bool = True

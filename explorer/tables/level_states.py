@@ -306,7 +306,7 @@ class LayoutPolicy:
         self.clusters_from = max(CLUSTERING_FROM_STATES, self._states.visited.count)
 
 
-class ColumnGroup(NamedTuple):
+class ColumnCluster(NamedTuple):
     """Columns that are packed as one field."""
 
     columns: list[int]
@@ -323,18 +323,18 @@ class ColumnClustering:
         hashes = rows.astype(np.uint64) * (factors + np.uint64(1))
         self._states, self._half = states, len(rows) // 2
         self._scale = states / max(1, len(rows))
-        self.units = [ColumnGroup([c], width, 0.0, hashes[:, c].copy()) for c, width in enumerate(widths) if width]
+        self.units = [ColumnCluster([c], width, 0.0, hashes[:, c].copy()) for c, width in enumerate(widths) if width]
 
     def merge_all(self, parts: list[list[int]]) -> None:
-        """Merge column groups greedily while that saves memory: first within each part, then any two groups."""
+        """Merge column clusters greedily while that saves memory: first within each part, then any two clusters."""
         for part in parts:
             mine = [unit for unit in self.units if unit.columns[0] in part]
             while len(mine) > 1 and (merged := self._merged(mine[0], mine[1])) is not None:
                 self._replace(mine[0], mine[1], merged)
                 mine[:2] = [merged]
-        known: dict[tuple[tuple[int, ...], tuple[int, ...]], ColumnGroup | None] = {}
+        known: dict[tuple[tuple[int, ...], tuple[int, ...]], ColumnCluster | None] = {}
         while True:
-            found: list[tuple[float, ColumnGroup, ColumnGroup, ColumnGroup]] = []
+            found: list[tuple[float, ColumnCluster, ColumnCluster, ColumnCluster]] = []
             for a, b in combinations(self.units, 2):
                 key = tuple(a.columns), tuple(b.columns)
                 if key not in known:
@@ -354,20 +354,20 @@ class ColumnClustering:
         """Return the bits of a packed state."""
         return sum(unit.bits for unit in self.units)
 
-    def _replace(self, a: ColumnGroup, b: ColumnGroup, merged: ColumnGroup) -> None:
+    def _replace(self, a: ColumnCluster, b: ColumnCluster, merged: ColumnCluster) -> None:
         self.units = [unit for unit in self.units if unit is not a and unit is not b] + [merged]
 
-    def _gain(self, a: ColumnGroup, b: ColumnGroup, merged: ColumnGroup) -> float:
+    def _gain(self, a: ColumnCluster, b: ColumnCluster, merged: ColumnCluster) -> float:
         saved = (a.bits + b.bits - merged.bits) / 8 * self._states
         return SAVED_BYTES_WEIGHT * saved - (merged.cost - a.cost - b.cost)
 
-    def _merged(self, a: ColumnGroup, b: ColumnGroup) -> ColumnGroup | None:
-        """Return the union of two column groups, or None if packing them as one field does not pay."""
+    def _merged(self, a: ColumnCluster, b: ColumnCluster) -> ColumnCluster | None:
+        """Return the union of two column clusters, or None if packing them as one field does not pay."""
         hashes = a.hashes + b.hashes
         contents = self._contents(hashes)
         columns = a.columns + b.columns
         cost = contents * (BYTES_OF_CLUSTER_CONTENT + BYTES_OF_CLUSTER_COLUMN * len(columns))
-        merged = ColumnGroup(columns, int(contents).bit_length(), cost, hashes)
+        merged = ColumnCluster(columns, int(contents).bit_length(), cost, hashes)
         return merged if self._gain(a, b, merged) > 0 else None
 
     def _contents(self, hashes: NDArray[np.uint64]) -> float:

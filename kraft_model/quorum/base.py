@@ -51,7 +51,6 @@ from kraftcheck.kraft_model.quorum.rules import (
     Log,
     VoterSet,
     end_position,
-    endpoint_in_voter_set,
     epoch_start,
     follower_replica,
     last_epoch,
@@ -61,9 +60,10 @@ from kraftcheck.kraft_model.quorum.rules import (
     normalized_voter_set_pair,
     replica_ended_by_exception,
     replica_keys,
-    resigned,
+    resigned_replica,
     restarted_replica,
-    unattached,
+    unattached_replica,
+    voter_endpoint_of_host,
 )
 from kraftcheck.spec import (
     Bag,
@@ -437,7 +437,7 @@ class QuorumBase(QuorumVoterSets):
             after = after.but(change=Nil.NIL)
         if self.resigns_after_commit(me, after):
             sends += self.resignation_requests(after)
-            after = resigned(after)
+            after = resigned_replica(after)
         return after, sends, puts
 
     def messages_after_restart(self, me: Replica) -> list[Record]:
@@ -454,14 +454,24 @@ class QuorumBase(QuorumVoterSets):
     def end_quorum_epoch_requests(self, me: Replica, preferred: tuple[Key, ...]) -> list[Record]:
         """Return EndQuorumEpoch for every other voter (KIP-595, "EndQuorumEpoch")."""
         peers = self.others(me)
-        return [EndQuorumEpochRequest(me.epoch, preferred, me.id, k.id, endpoint_in_voter_set(me, k.id)) for k in peers]
+        return [
+            EndQuorumEpochRequest(me.epoch, preferred, me.id, k.id, voter_endpoint_of_host(me, k.id)) for k in peers
+        ]
 
     def vote_requests(self, me: Replica, *, pre_vote: bool) -> list[Record]:
         """Return Vote for every other voter (KIP-595, "Vote"; KIP-996 for pre-votes)."""
         end = end_position(me.log)
         return [
             VoteRequest(
-                me.epoch, pre_vote, me.key, key, end.epoch, end.offset, me.id, key.id, endpoint_in_voter_set(me, key.id)
+                me.epoch,
+                pre_vote,
+                me.key,
+                key,
+                end.epoch,
+                end.offset,
+                me.id,
+                key.id,
+                voter_endpoint_of_host(me, key.id),
             )
             for key in self.others(me)
         ]
@@ -521,8 +531,8 @@ class QuorumBase(QuorumVoterSets):
         if not self.is_consistent(me, leader, epoch):
             return replica_ended_by_exception(me)
         if isinstance(leader, Nil):
-            return unattached(me, epoch) if epoch > me.epoch else me
-        endpoint = endpoint or endpoint_in_voter_set(me, leader)
+            return unattached_replica(me, epoch) if epoch > me.epoch else me
+        endpoint = endpoint or voter_endpoint_of_host(me, leader)
         if epoch > me.epoch or isinstance(me.leader, Nil) or me.leader_endpoint == 0 < endpoint:
             return self.follow(me, leader, epoch, endpoint)
         return me
@@ -538,7 +548,7 @@ class QuorumBase(QuorumVoterSets):
 
         The endpoint is that of the message, else that of the voter set (`QuorumState.transitionToFollower`).
         """
-        endpoint = endpoint or endpoint_in_voter_set(me, leader)
+        endpoint = endpoint or voter_endpoint_of_host(me, leader)
         return (
             replica_ended_by_exception(me)
             if endpoint == 0 or leader == me.id

@@ -30,16 +30,16 @@ from kraftcheck.kraft_model.quorum.records import (
     Voters,
 )
 from kraftcheck.kraft_model.quorum.rules import (
-    after_lost_pre_vote,
-    candidate,
+    candidate_replica,
     end_position,
-    endpoint_in_voter_set,
     enter_mode,
     matches_voter,
     matching_voter,
-    prospective,
-    resigned,
-    unattached,
+    prospective_replica,
+    replica_after_lost_pre_vote,
+    resigned_replica,
+    unattached_replica,
+    voter_endpoint_of_host,
 )
 from kraftcheck.spec import Record, Step, Steps, internal, on
 
@@ -108,14 +108,14 @@ class QuorumElections(QuorumBase):
         yield self.taken(me, self.after_resigning(me), consumes=False)
 
     def after_resigning(self, me: Replica) -> Replica:
-        return unattached(me, me.epoch + 1)
+        return unattached_replica(me, me.epoch + 1)
 
     def may_stand(self, me: Replica) -> bool:
         """Whether a replica may become candidate: only a voter, by id and directory id (KIP-853, "Key terms")."""
         return self.is_voter(me)
 
     def after_lost_round(self, me: Replica) -> Replica:
-        return after_lost_pre_vote(me)
+        return replica_after_lost_pre_vote(me)
 
     # Vote requests
 
@@ -131,11 +131,11 @@ class QuorumElections(QuorumBase):
             yield self.taken(me, after, *self.vote_requests(after, pre_vote=True), consumes=consumes)
 
     def asks_for_pre_votes(self, me: Replica) -> Replica:
-        return prospective(me, self.own_votes(me))
+        return prospective_replica(me, self.own_votes(me))
 
     def stand(self, me: Replica, shared: Shared, *, consumes: bool) -> Iterator[Step]:
         """Increment the epoch, vote for itself, and send Vote (KIP-595, "Vote"); the only voter wins at once."""
-        after = candidate(me, self.own_votes(me))
+        after = candidate_replica(me, self.own_votes(me))
         if self.is_majority(after.voters, after.granted):
             for step in self.take_office(after, shared, consumes=consumes):
                 yield step.spend("elections")
@@ -159,7 +159,7 @@ class QuorumElections(QuorumBase):
             hides = error in (Error.UNSUPPORTED_VERSION, Error.INCONSISTENT_CLUSTER_ID)
             yield self.taken(me, me, self.vote_answer(self.without_leader(me) if hides else me, request, error))
             return
-        now = unattached(me, request.epoch) if request.epoch > me.epoch else me
+        now = unattached_replica(me, request.epoch) if request.epoch > me.epoch else me
         if not self.is_meant(request.voter, me):
             yield self.taken(me, now, self.vote_answer(now, request, self.wrong_voter()))
             return
@@ -317,7 +317,7 @@ class QuorumElections(QuorumBase):
 
     def announcement(self, me: Replica, key: Key) -> BeginQuorumEpochRequest:
         """Return BeginQuorumEpoch for a voter, with the leader's endpoint (KIP-853, "BeginQuorumEpoch")."""
-        return BeginQuorumEpochRequest(me.epoch, key, me.id, key.id, endpoint_in_voter_set(me, key.id), me.endpoint)
+        return BeginQuorumEpochRequest(me.epoch, key, me.id, key.id, voter_endpoint_of_host(me, key.id), me.endpoint)
 
     @on(BeginQuorumEpochRequest)
     def handle_begin_quorum_epoch_request(self, me: Replica, request: BeginQuorumEpochRequest, shared: Shared) -> Steps:
@@ -373,7 +373,7 @@ class QuorumElections(QuorumBase):
             return
         after, done = self.common_response(me, response)
         counted = isinstance(response, BeginQuorumEpochResponse) and me.mode is Mode.LEADER and not done
-        if counted and endpoint_in_voter_set(me, response.source) == 0:
+        if counted and voter_endpoint_of_host(me, response.source) == 0:
             yield self.fails(me)
         else:
             yield self.taken(me, after)
@@ -388,7 +388,7 @@ class QuorumElections(QuorumBase):
         """
         if me.mode is not Mode.LEADER:
             return
-        yield self.taken(me, resigned(me), *self.resignation_requests(me), consumes=False).spend("resignations")
+        yield self.taken(me, resigned_replica(me), *self.resignation_requests(me), consumes=False).spend("resignations")
 
     @on(EndQuorumEpochRequest)
     def handle_end_quorum_epoch_request(self, me: Replica, request: EndQuorumEpochRequest, shared: Shared) -> Steps:

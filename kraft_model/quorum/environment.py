@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kraftcheck.kraft_model.quorum.elections import QuorumElections
 from kraftcheck.kraft_model.quorum.records import ENDED_MODES, Admin, Batch, Data, Key, Mode, Nil, Replica, Shared
-from kraftcheck.kraft_model.quorum.rules import matches_voter, permanently_down_replica, resigned
+from kraftcheck.kraft_model.quorum.rules import matches_voter, permanently_down_replica, resigned_replica
 from kraftcheck.spec import Map, ModelValue, Step, Steps, environment, internal, ordered, projection
 
 
@@ -139,7 +139,7 @@ class QuorumEnvironment(QuorumElections):
         fetching = frozenset(key for host, key in fetcher.items() if frozenset({me.id, host}) not in shared.cuts)
         if self.has_quorum(me, fetching):
             return
-        yield self.taken(me, resigned(me), *self.resignation_requests(me), consumes=False)
+        yield self.taken(me, resigned_replica(me), *self.resignation_requests(me), consumes=False)
 
     def has_quorum(self, me: Replica, fetching: frozenset[Key | Nil]) -> bool:
         """Whether the voters that can fetch form a majority, including this leader if it is a voter."""

@@ -49,7 +49,7 @@ class QuorumEpochs(QuorumBase):
 
     def messages(self, state: State) -> list[Record]:
         """Return the messages in flight to processes that have not ended."""
-        ended = {one.id for one in replicas(state) if one.mode in ENDED_MODES}
+        ended = {one.id for one in replicas_of_state(state) if one.mode in ENDED_MODES}
         inboxes = [inbox for host, inbox in state.inboxes.items() if host not in ended]
         return [message for inbox in inboxes for message in self.network.known(inbox)]
 
@@ -58,7 +58,7 @@ class QuorumEpochs(QuorumBase):
 
         No replica can be elected in an epoch below that of every running replica. A process that has ended stays so.
         """
-        ended = {one.id for one in replicas(state) if one.mode in ENDED_MODES}
+        ended = {one.id for one in replicas_of_state(state) if one.mode in ENDED_MODES}
         inboxes = state.inboxes
         if not self.losses and not self.duplicates:
             inboxes = Map((host, inbox) for host, inbox in inboxes.items() if host not in ended)
@@ -116,7 +116,7 @@ class QuorumEpochs(QuorumBase):
         if any(getattr(one, name, ()) for one in (*here, *messages) for name in ("snapshots", "content")):
             return 0
         committed = state.shared.committed
-        ended = [one.log for one in replicas(state) if one.mode in ENDED_MODES]
+        ended = [one.log for one in replicas_of_state(state) if one.mode in ENDED_MODES]
         agreed = [min(_first_differing_offset(one.log, committed), len(one.log)) for one in here]
         agreed += [_first_differing_offset(log, committed) for log in (*ended, *state.shared.lost.values())]
         waiting = [part for one in here for part in (one.pending, one.change)]
@@ -132,13 +132,13 @@ class QuorumEpochs(QuorumBase):
         return highest - lowest <= self.epoch_spread and old <= self.old_epochs
 
 
-def replicas(state: State) -> list[Replica]:
+def replicas_of_state(state: State) -> list[Replica]:
     return [one for one in state.replicas.values() if isinstance(one, Replica)]
 
 
 def running_replicas(state: State) -> list[Replica]:
     """Return the replicas whose processes have not ended."""
-    return [one for one in replicas(state) if one.mode not in ENDED_MODES]
+    return [one for one in replicas_of_state(state) if one.mode not in ENDED_MODES]
 
 
 def _first_differing_offset(log: Log, other: Log) -> int:

@@ -127,7 +127,7 @@ def enter_mode(me: Replica, mode: Mode, epoch: int, leader: ModelValue | Nil) ->
     )
 
 
-def unattached(me: Replica, epoch: int, leader: ModelValue | Nil = Nil.NIL) -> Replica:
+def unattached_replica(me: Replica, epoch: int, leader: ModelValue | Nil = Nil.NIL) -> Replica:
     """Return the replica as unattached in `epoch`; it may know the leader's id, but not the leader's endpoint."""
     return enter_mode(me, Mode.UNATTACHED, epoch, leader).but(leader_endpoint=1 if isinstance(leader, Nil) else 0)
 
@@ -137,25 +137,25 @@ def follower_replica(me: Replica, leader: ModelValue | Nil, epoch: int, endpoint
     return enter_mode(me, Mode.FOLLOWER, epoch, leader).but(leader_endpoint=endpoint)
 
 
-def prospective(me: Replica, own: frozenset[Key]) -> Replica:
+def prospective_replica(me: Replica, own: frozenset[Key]) -> Replica:
     """Return the replica in a new pre-vote round of its epoch, with vote and leader kept; `own` is its pre-vote."""
     return enter_mode(me, Mode.PROSPECTIVE, me.epoch, me.leader).but(granted=own, leader_endpoint=me.leader_endpoint)
 
 
-def candidate(me: Replica, own: frozenset[Key]) -> Replica:
+def candidate_replica(me: Replica, own: frozenset[Key]) -> Replica:
     """Return the replica as candidate of the next epoch, with a vote for itself; `own` is its counted vote."""
     after = enter_mode(me, Mode.CANDIDATE, me.epoch + 1, Nil.NIL)
     return after.but(voted=me.key, ballot=frozenset({me.key}), granted=own)
 
 
-def after_lost_pre_vote(me: Replica) -> Replica:
+def replica_after_lost_pre_vote(me: Replica) -> Replica:
     """Return the replica after a lost pre-vote round: follower if it knows a leader's endpoint, else unattached."""
     if isinstance(me.leader, Nil) or me.leader == me.id or me.leader_endpoint == 0:
-        return unattached(me, me.epoch, me.leader)
+        return unattached_replica(me, me.epoch, me.leader)
     return follower_replica(me, me.leader, me.epoch, me.leader_endpoint)
 
 
-def resigned(me: Replica) -> Replica:
+def resigned_replica(me: Replica) -> Replica:
     """Return the leader as resigned; it remains the leader of its epoch."""
     return enter_mode(me, Mode.RESIGNED, me.epoch, me.id)
 
@@ -191,19 +191,19 @@ def restarted_replica(me: Replica, own: frozenset[Key]) -> Replica:
     """
     back = replica_with_disk_state_only(me)
     if last_epoch(back.log) > back.epoch:
-        back = unattached(back, last_epoch(back.log))
+        back = unattached_replica(back, last_epoch(back.log))
     elif back.leader == back.id:
         back = back.but(mode=Mode.RESIGNED)
     elif has_voted_for_itself(back):
         if not own:
             return replica_ended_by_exception(me)
         return back.but(mode=Mode.CANDIDATE, leader=Nil.NIL, voted=back.key, granted=own)
-    elif endpoint_in_voter_set(back, back.leader):
-        back = back.but(mode=Mode.FOLLOWER, leader_endpoint=endpoint_in_voter_set(back, back.leader))
+    elif voter_endpoint_of_host(back, back.leader):
+        back = back.but(mode=Mode.FOLLOWER, leader_endpoint=voter_endpoint_of_host(back, back.leader))
     else:
-        back = unattached(back, back.epoch, back.leader)
+        back = unattached_replica(back, back.epoch, back.leader)
     is_alone = own and len(back.voters) == 1
-    return unattached(back, back.epoch) if is_alone else back
+    return unattached_replica(back, back.epoch) if is_alone else back
 
 
 def has_voted_for_itself(me: Replica) -> bool:
@@ -212,6 +212,6 @@ def has_voted_for_itself(me: Replica) -> bool:
     return isinstance(voted, Key) and voted.id == me.id and voted.directory in (UNKNOWN_DIRECTORY, me.directory)
 
 
-def endpoint_in_voter_set(me: Replica, host: ModelValue | Nil) -> int:
+def voter_endpoint_of_host(me: Replica, host: ModelValue | Nil) -> int:
     """Return the endpoint of a replica id in the voter set; 0 if the voter set lacks the id."""
     return next((voter.endpoint for voter in ordered(me.voters) if voter.key.id == host), 0)

@@ -22,9 +22,9 @@ class QuorumScenarios(QuorumBase):
         leader, *followers = ordered(self.initial_voters)
         yield from election_steps(leader, followers)
         for follower in followers:
-            yield from fetches(follower, leader, times=2)
+            yield from fetch_steps(follower, leader, times=2)
         for follower in followers:
-            yield from fetches(follower, leader, times=1)
+            yield from fetch_steps(follower, leader, times=1)
 
     @scenario
     def own_vote(self) -> Iterator[Take]:
@@ -38,7 +38,7 @@ class QuorumScenarios(QuorumBase):
         yield take("HandleVoteResponse", two, _is_leader, source=three, pre_vote=False)
         for follower in (one, three):
             yield take("HandleBeginQuorumEpochRequest", follower, source=two)
-            yield from fetches(follower, two, times=2)
+            yield from fetch_steps(follower, two, times=2)
 
     @scenario
     def old_batch_under_new_leader(self) -> Iterator[Take]:
@@ -92,7 +92,7 @@ class QuorumScenarios(QuorumBase):
         one, two, three, four = self.chosen(4)
         yield from self.elected()
         yield take("RemoveVoter", one, _voters_condition(two, three, four))
-        yield from fetches(three, one)
+        yield from fetch_steps(three, one)
         yield take("ClientAppend", one)
 
     @scenario
@@ -153,14 +153,14 @@ class QuorumScenarios(QuorumBase):
         observer = self.outsider()
         yield from self.elected()
         yield take("FetchFromBootstrapServer", observer, lambda me: me.pending.dest == two)
-        yield from fetches(observer, two)
-        yield from fetches(observer, one, times=2)
+        yield from fetch_steps(observer, two)
+        yield from fetch_steps(observer, one, times=2)
         yield take("MoveEndpoint", one)
         yield take("ResignedTimeout", one)
         yield take("FetchTimeout", two)
         yield from election_steps(one, [two])
         yield take("Retry", observer, lambda me: me.pending.dest == two)
-        yield from fetches(observer, two)
+        yield from fetch_steps(observer, two)
         yield take("Restart", observer)
 
     @scenario
@@ -182,7 +182,7 @@ class QuorumScenarios(QuorumBase):
         one, two, _ = self.chosen(3)
         yield from self.elected()
         yield take("ClientAppend", one)
-        yield from fetches(two, one, times=1)
+        yield from fetch_steps(two, one, times=1)
         yield take("HandleFetchRequest", one, source=two)
         yield take("TakeSnapshot", one)
         yield take("ClientAppend", one)
@@ -233,7 +233,7 @@ class QuorumScenarios(QuorumBase):
         one, two, _ = self.chosen(3)
         yield from self.elected()
         yield take("RemoveVoter", one, _voters_condition(*self.chosen(2)))
-        yield from fetches(two, one, times=2)
+        yield from fetch_steps(two, one, times=2)
 
     @scenario
     def unaware_voter(self) -> Iterator[Take]:
@@ -243,7 +243,7 @@ class QuorumScenarios(QuorumBase):
         yield take("AddVoter", one, lambda me: me.change.voter.key.id == self.outsider())
         yield take("HandleApiVersionsRequest", self.outsider(), source=one)
         yield take("HandleApiVersionsResponse", one, source=self.outsider())
-        yield from fetches(two, one)
+        yield from fetch_steps(two, one)
         yield take("Crash", one)
 
     @scenario
@@ -291,7 +291,7 @@ def election_steps(
         yield take("HandleBeginQuorumEpochRequest", peer, source=candidate)
 
 
-def fetches(follower: ModelValue, leader: ModelValue, times: int = 1) -> Iterator[Take]:
+def fetch_steps(follower: ModelValue, leader: ModelValue, times: int = 1) -> Iterator[Take]:
     """Yield the steps of `times` fetches of a follower, each with its response."""
     for _ in range(times):
         yield take("HandleFetchRequest", leader, source=follower)
@@ -301,7 +301,7 @@ def fetches(follower: ModelValue, leader: ModelValue, times: int = 1) -> Iterato
 def discovery_steps(observer: ModelValue, leader: ModelValue) -> Iterator[Take]:
     """Yield the steps in which an observer finds the leader by a bootstrap server and fetches its whole log."""
     yield take("FetchFromBootstrapServer", observer, lambda me: me.pending.dest == leader)
-    yield from fetches(observer, leader, times=2)
+    yield from fetch_steps(observer, leader, times=2)
     yield take("HandleFetchRequest", leader, source=observer)
 
 
@@ -317,4 +317,4 @@ def _is_leader(me: Replica) -> bool:
     return me.mode is Mode.LEADER
 
 
-__all__ = ["QuorumScenarios", "election_steps", "fetches"]
+__all__ = ["QuorumScenarios", "election_steps", "fetch_steps"]

@@ -36,14 +36,14 @@ EXTRA_STEPS_OF_BOUNDS = 1000
 
 def lockstep_tasks(arguments: argparse.Namespace) -> Iterator[LockstepTask]:
     """Yield the tasks of a command line."""
-    from kraftcheck.lockstep.scripts import file_kind
+    from kraftcheck.lockstep.scripts import script_file_kind
 
     if arguments.cover and arguments.walk:
         raise InputError("--cover: cannot be combined with --walk; leave one out")
     for path in arguments.walk or ():
-        yield from {"walk": _walk_file_task, "scenario": _scenario_tasks, "trace": _trace_tasks}[file_kind(path)](
-            path, arguments
-        )
+        yield from {"walk": _walk_file_task, "scenario": _scenario_tasks, "trace": _trace_tasks}[
+            script_file_kind(path)
+        ](path, arguments)
     if arguments.runs or not arguments.walk:
         yield _random_walks_task(arguments)
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kraftcheck.commands._graph import RequestedGraph
 
 
-def declare(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, "model")
     add_options(parser.add_argument_group("model and properties"), *CHECK_OPTIONS, "--variant")
     add_options(parser.add_argument_group("search"), "--search", "--engine", "--workers", "--memory")

@@ -59,7 +59,7 @@ RunsOfConfiguration = list[ComparedRun]
 """The runs within the same bounds: the unchanged model (the base), then its variants."""
 
 
-def declare(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, "model")
     variants = "a variant of the model, or path/to/file.py:ClassName"
     parser.add_argument("variants", nargs="+", metavar="VARIANT", help=variants)

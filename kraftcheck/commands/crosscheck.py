@@ -25,7 +25,7 @@ EXIT_CODE_OF_VIOLATION = {"deadlock": 11, "safety": 12, "temporal": 13}
 """TLC's exit codes for violations."""
 
 
-def declare(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, "model")
     add_options(parser, "--config", help="a .cfg file, or one of the model's", required=True)
     add_options(parser, "--variant")

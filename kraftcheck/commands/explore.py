@@ -27,7 +27,7 @@ BROWSER_VARIABLES = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 """Environment variables of a graphical browser. Without one of them a browser would run in the terminal."""
 
 
-def declare(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, "model", "--config", "--set", "--variant")
     trace = "start with the traces of a file, such as a counterexample of check --trace"
     parser.add_argument("--trace", metavar="FILE", help=trace)

@@ -59,7 +59,7 @@ class VersionRun(NamedTuple):
     made: list[TaskResult]  # one for each started task
 
 
-def declare(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, "model", help="quorum")
     add_options(parser, "--config", "--set", "--variant")
     kafka = f"a version in Maven Central, from 4.1.0 on, or a folder with Kafka's jars (default: {NEWEST_KAFKA})"
@@ -174,7 +174,7 @@ def _run_tasks_on_version(
     kafka: str, tasks: Sequence[LockstepTask], arguments: argparse.Namespace, meter: ProgressMeter, files: OutputFiles
 ) -> VersionRun:
     """Run all tasks on one version of Kafka, without output: a later error can change a verdict."""
-    from kraftcheck.lockstep.jars import classpath
+    from kraftcheck.lockstep.jars import driver_classpath
     from kraftcheck.lockstep.process import is_mixed_version_text
     from kraftcheck.lockstep.reach import CoverageRecorder
     from kraftcheck.lockstep.survey import TaskResult, rare_garbage_collection
@@ -182,7 +182,7 @@ def _run_tasks_on_version(
     if is_mixed_version_text(kafka):
         return _run_tasks_on_mixed_cluster(kafka, tasks, arguments, meter, files)
     try:
-        path = classpath(kafka, disk=arguments.disk)
+        path = driver_classpath(kafka, disk=arguments.disk)
         reach = CoverageRecorder(path) if arguments.reach else None
         options = path.options if reach is None else reach.options
         driving = Driver(path.java, path.text, options, disk=arguments.disk)
@@ -301,7 +301,7 @@ def _changes_between_kafka_versions(
 ) -> VersionChanges | None:
     """Return what changed in the last version; None without `--changes`, or after an interruption."""
     from kraftcheck.lockstep.changes import VersionResults, compare_versions
-    from kraftcheck.lockstep.jars import classpath
+    from kraftcheck.lockstep.jars import driver_classpath
 
     newest = driven[-1].made
     is_whole = len(driven) == len(versions) and not any(one.interrupted or one.survey is None for one in newest)
@@ -311,7 +311,7 @@ def _changes_between_kafka_versions(
         VersionResults(kafka, name, all_walks_agree_with_model(one.made), [*map(count_walks_by_finding, one.made)])
         for kafka, name, one in zip(versions, _version_names(driven, versions), driven, strict=True)
     ]
-    jars = lambda kafka: classpath(kafka, disk=arguments.disk).entries[1:]  # noqa: E731
+    jars = lambda kafka: driver_classpath(kafka, disk=arguments.disk).entries[1:]  # noqa: E731
     return compare_versions(compared, [_task_row_name(task) for task in asked], jars)
 
 

@@ -23,7 +23,7 @@ from kraftcheck.spec.errors import InputError, unknown_name_message
 MOST_LINE_CHARACTERS = 100
 
 
-def declare(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, "model", nargs="?", help="the model whose variants and configurations are listed")
     parser.add_argument("--cfg", metavar="NAME", help="print a configuration of the model as a .cfg for TLC")
     add_options(parser, "--json", help="also write the list as JSON, with all variants and configurations")

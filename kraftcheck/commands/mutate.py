@@ -62,7 +62,7 @@ SHIPPED_CONFIG_PATTERNS = ("smoke*", "default*")
 """Default configurations for the mutants of a shipped model."""
 
 
-def declare(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, "model")
     checked = parser.add_argument_group("model and properties")
     config = "a .cfg file, or one of the model's, * for any (repeatable; default: smoke* and default*)"

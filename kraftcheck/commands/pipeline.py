@@ -38,7 +38,7 @@ from kraftcheck.traces.pipeline.driver import (
     InputFile,
     Pipeline,
     PipelineFolder,
-    Summary,
+    PipelineSummary,
     file_replayer_arguments,
     find_input_files,
     identity_of_output,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from kraftcheck.explorer.cluster import SparkApplication
 
 
-def declare(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     inputs = "trace files in any format of replay, folders of them, or glob patterns; or URIs of these"
     parser.add_argument("inputs", nargs="+", metavar="IN", help=inputs)
     out = "folder for the tables, or its URI; a second run replays only new files"
@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
                 if follow and not is_new:
                     _require_live_runner(runner)
                     continue
-                kept = None if is_new else Summary.kept(output)
+                kept = None if is_new else PipelineSummary.kept(output)
                 summary = kept or _replay_files(runner(), output, inputs, quiet=arguments.quiet)
                 print_lines(pipeline_lines(summary, quiet=arguments.quiet or follow))
                 files.json(partial(pipeline_as_json, summary))
@@ -133,7 +133,7 @@ def _run_on_uris(arguments: argparse.Namespace) -> int:
     return pipeline_exit_code(summary)
 
 
-def _replay_files(runner: BatchRunner, output: BatchStore, inputs: list[InputFile], *, quiet: bool) -> Summary:
+def _replay_files(runner: BatchRunner, output: BatchStore, inputs: list[InputFile], *, quiet: bool) -> PipelineSummary:
     with ProgressMeter("files replayed", quiet=quiet) as meter:
         try:
             return Pipeline(runner, output).run(inputs, meter.reach)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from kraftcheck.traces.pipeline.tables import ReplayTableWriter
 
 
-def declare(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, "model")
     formats = ", ".join(known for known in TraceFormat if known.holds == TraceFormat.holds)
     parser.add_argument("traces", nargs="+", metavar="TRACE", help=f"a file with traces: {formats}")

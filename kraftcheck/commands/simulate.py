@@ -118,7 +118,7 @@ def walk_on_spark(job: SearchJob, arguments: argparse.Namespace, _: OutputFiles)
         return replace(SparkCorpusMaker(cluster, protocol, options, plan, folder).run(meter.reach), engine=job.engine)
 
 
-def declare(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, "model")
     add_options(parser.add_argument_group("model and properties"), *CHECK_OPTIONS, "--variant")
     how = parser.add_argument_group("walks")

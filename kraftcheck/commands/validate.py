@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 KAFKA_VERSION_PATTERN = re.compile(r"\d+(\.\d+)+([.-]\w+)*", re.ASCII)  # also a build such as 4.5.0-SNAPSHOT
 
 
-def declare(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, "model", help="quorum")
     paths = "log4j files (gzipped, rotated, in any order), data folders, tarballs or folders of them"
     parser.add_argument("paths", nargs="+", type=Path, default=[], metavar="PATH", help=paths).required = False

@@ -21,7 +21,7 @@ from kraftcheck.reporting.lines import print_warnings
 from kraftcheck.spec import ModelValue, Protocol
 
 
-def declare(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare no arguments."""
 
 

@@ -40,7 +40,7 @@ class Edge(NamedTuple):
 
 
 @dataclass
-class StateGraph:
+class LockstepStateGraph:
     """State graph of the model with labelled steps."""
 
     init: str  # "Init", or the name of a scenario; its state is number 0
@@ -58,11 +58,11 @@ class StateGraph:
         return sum(map(len, self.edges))
 
 
-def build_state_graph(semantics: Semantics, init: str, depth: int | None = None) -> StateGraph:
+def build_state_graph(semantics: Semantics, init: str, depth: int | None = None) -> LockstepStateGraph:
     """Return the state graph of a model."""
     (start,) = initial_states(semantics, init)[:1]
     late = bool(getattr(semantics.protocol, "late_pre_votes", True))
-    graph = StateGraph(init, [start], {start: 0}, has_late_pre_votes=late)
+    graph = LockstepStateGraph(init, [start], {start: 0}, has_late_pre_votes=late)
     first = 0
     while first < len(graph.states):
         if graph.depth == depth:
@@ -122,7 +122,7 @@ class UntakenReason(StrEnum):
 class EdgeCover:
     """The labelled steps of a state graph: taken, still untaken, and given up."""
 
-    def __init__(self, graph: StateGraph) -> None:
+    def __init__(self, graph: LockstepStateGraph) -> None:
         self.graph = graph
         self.walks = self.taken = 0
         self._taken = [bytearray(len(edges)) for edges in graph.edges]

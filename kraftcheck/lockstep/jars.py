@@ -190,7 +190,7 @@ DEPENDENCY_TEMPLATE = """\
 <dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>{classifier}</dependency>"""
 
 
-class Artifact(NamedTuple):
+class MavenArtifact(NamedTuple):
     """An artifact, in Maven's terms."""
 
     group: str
@@ -199,7 +199,7 @@ class Artifact(NamedTuple):
     classifier: str = ""
 
 
-class Classpath(NamedTuple):
+class DriverClasspath(NamedTuple):
     """Class path and Java of a driver."""
 
     java: Path  # the program `java`
@@ -218,7 +218,7 @@ class Classpath(NamedTuple):
         return (f"-XX:SharedArchiveFile={archive}",) if archive.is_file() and archive.stat().st_size else ()
 
 
-def classpath(kafka: str, *, disk: bool = False) -> Classpath:
+def driver_classpath(kafka: str, *, disk: bool = False) -> DriverClasspath:
     """Return the class path that drives a version of Kafka."""
     java = find_jdk_program("java")
     jars = _jars_in_folder(Path(kafka)) if Path(kafka).is_dir() else _jars_by_maven(kafka)
@@ -229,7 +229,7 @@ def classpath(kafka: str, *, disk: bool = False) -> Classpath:
     version = next(
         (match[1] for match in named if match and not match[1].endswith(TEST_JAR_CLASSIFIERS)), f"in {kafka}"
     )
-    return Classpath(java, (driver, *jars), version)
+    return DriverClasspath(java, (driver, *jars), version)
 
 
 def _jars_in_folder(folder: Path) -> list[Path]:
@@ -244,9 +244,9 @@ def _jars_by_maven(version: str) -> list[Path]:
     problem = ""
     for classifier in TEST_JAR_CLASSIFIERS:
         wanted = (
-            Artifact("org.apache.kafka", "kafka-raft", version),
-            Artifact("org.apache.kafka", "kafka-raft", version, classifier),
-            Artifact("org.slf4j", "slf4j-nop", "1.7.36"),
+            MavenArtifact("org.apache.kafka", "kafka-raft", version),
+            MavenArtifact("org.apache.kafka", "kafka-raft", version, classifier),
+            MavenArtifact("org.slf4j", "slf4j-nop", "1.7.36"),
         )
         try:
             return fetch_jars(wanted, version)
@@ -259,7 +259,7 @@ class NotInMavenError(Exception):
     """Maven cannot find an artifact."""
 
 
-def fetch_jars(wanted: Sequence[Artifact], name: str) -> list[Path]:
+def fetch_jars(wanted: Sequence[MavenArtifact], name: str) -> list[Path]:
     """Return the jars of artifacts and of their dependencies; Maven fetches missing ones."""
     folder = make_trusted_cache_folder() / name
     pom, noted = POM_TEMPLATE.format(dependencies="\n".join(map(_dependency_xml, wanted))), folder / "jars"
@@ -286,7 +286,7 @@ def fetch_jars(wanted: Sequence[Artifact], name: str) -> list[Path]:
     return jars
 
 
-def _dependency_xml(one: Artifact) -> str:
+def _dependency_xml(one: MavenArtifact) -> str:
     classifier = one.classifier and f"<classifier>{one.classifier}</classifier>"
     return DEPENDENCY_TEMPLATE.format(**one._replace(classifier=classifier)._asdict())
 
@@ -299,7 +299,7 @@ def _raise_maven_error(name: str, said: str, code: int) -> NoReturn:
     raise InputError(f"--kafka: Maven cannot fetch {name}: {problem[:300] or f'exit code {code}'}")
 
 
-BYTE_BUDDY = Artifact("net.bytebuddy", "byte-buddy", "1.18.14")
+BYTE_BUDDY = MavenArtifact("net.bytebuddy", "byte-buddy", "1.18.14")
 AGENT_JAR_ENTRIES = ("net/bytebuddy/", "META-INF/LICENSE", "META-INF/NOTICE")
 """The entries of Byte Buddy's jar that an agent needs; others are for newer versions of Java."""
 

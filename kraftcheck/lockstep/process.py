@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from types import TracebackType
 from typing import Any, Self
 
-from kraftcheck.lockstep.jars import DRIVER_MAIN_CLASS, QUIET_JAVA_OPTIONS, classpath
+from kraftcheck.lockstep.jars import DRIVER_MAIN_CLASS, QUIET_JAVA_OPTIONS, driver_classpath
 from kraftcheck.processes import kill_process_session
 from kraftcheck.spec.errors import InputError
 
@@ -174,7 +174,7 @@ def start_mixed_version_driver(kafka: str, newest: str) -> MixedVersionDriver:
     if len(others) > 1 or not all(chain.from_iterable(place.values())):
         raise InputError(f"--kafka {kafka}: expected versions such as n1=4.1.2:4.3.1; name a replica and its versions")
     versions = list(dict.fromkeys(chain(others, *place.values())))
-    paths = [classpath(version) for version in versions]
+    paths = [driver_classpath(version) for version in versions]
     with ExitStack() as stack:
         drivers = [stack.enter_context(Driver(path.java, path.text, path.options)) for path in paths]
         mixed = MixedVersionDriver(drivers, {node: [*map(versions.index, own)] for node, own in place.items()})

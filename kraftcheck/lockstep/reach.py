@@ -8,7 +8,14 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from kraftcheck.lockstep.jars import CLIENT_CLASS, Artifact, Classpath, NotInMavenError, fetch_jars, jar_contains
+from kraftcheck.lockstep.jars import (
+    CLIENT_CLASS,
+    DriverClasspath,
+    MavenArtifact,
+    NotInMavenError,
+    fetch_jars,
+    jar_contains,
+)
 from kraftcheck.processes import run_program
 from kraftcheck.spec.errors import InputError
 
@@ -40,10 +47,10 @@ class ClassCoverage(NamedTuple):
 class CoverageRecorder:
     """Measures the coverage of a Java process: a context around the process, which gets `options`."""
 
-    def __init__(self, path: Classpath) -> None:
+    def __init__(self, path: DriverClasspath) -> None:
         wanted = (
-            Artifact("org.jacoco", "org.jacoco.agent", JACOCO_VERSION, "runtime"),
-            Artifact("org.jacoco", "org.jacoco.cli", JACOCO_VERSION, "nodeps"),
+            MavenArtifact("org.jacoco", "org.jacoco.agent", JACOCO_VERSION, "runtime"),
+            MavenArtifact("org.jacoco", "org.jacoco.cli", JACOCO_VERSION, "nodeps"),
         )
         try:
             jars = fetch_jars(wanted, f"jacoco-{JACOCO_VERSION}")

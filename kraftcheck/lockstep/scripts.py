@@ -37,14 +37,14 @@ NOT_BESIDE_KAFKA_NOTE = " (possible in the model, not beside Kafka)"
 FIRST_WORDS_OF_WALKS = ("model", "variant", "set", "go")
 
 
-class NextStep(NamedTuple):
+class NextScriptStep(NamedTuple):
     """The next step of a script."""
 
     place: str  # its place: file and line, or state
     transition: Transition
 
 
-class StepResult(NamedTuple):
+class ScriptStepResult(NamedTuple):
     """Result of a script's step: the state after it, and the urgent step that Kafka took with it."""
 
     state: State  # the state after it
@@ -52,20 +52,20 @@ class StepResult(NamedTuple):
     also: tuple[str, object] | None = None
 
 
-Script = Generator[NextStep, StepResult, None]
+Script = Generator[NextScriptStep, ScriptStepResult, None]
 
 
 class ScriptStepChooser:
     """Chooses the steps of a script."""
 
-    def __init__(self, script: Callable[[StepResult], Script], lockstep: Lockstep) -> None:
+    def __init__(self, script: Callable[[ScriptStepResult], Script], lockstep: Lockstep) -> None:
         self._make = script
         self._script: Script | None = None
         self._lockstep = lockstep
 
     def __call__(self, offers: ActionCandidates) -> ChosenOutcome | None:
         """Return the next step, or None at the end."""
-        arrived = StepResult(offers.state, self._lockstep.also)
+        arrived = ScriptStepResult(offers.state, self._lockstep.also)
         try:
             if self._script is None:
                 self._script = self._make(arrived)
@@ -91,7 +91,7 @@ def chooser_maker(script: Callable[..., Script]) -> Callable[[Lockstep], StepCho
     return choose
 
 
-def file_kind(path: Path) -> str:
+def script_file_kind(path: Path) -> str:
     """Return the kind of a file: "walk", "scenario" or "trace"."""
     lines = map(str.strip, TraceFileReader(path).beginning(BEGINNING_BYTES).splitlines())
     first = next((line for line in lines if line and not line.startswith("#")), "")
@@ -124,7 +124,7 @@ def _play_scenario_section(part: ScenarioSection, init: str, stage: ScenarioPlay
                 stage.state = transition.target
 
 
-def scenario_script(part: ScenarioSection, semantics: Semantics, init: str, begun: StepResult) -> Script:
+def scenario_script(part: ScenarioSection, semantics: Semantics, init: str, begun: ScriptStepResult) -> Script:
     """Return the script of a scenario part that `require_playable_scenario_section` has checked."""
     stage, ahead = ScenarioPlayer(semantics, any_outcome=True), _ScriptProgress(begun)
     with _prefix_errors_with_command(part, part.start, NOT_BESIDE_KAFKA_NOTE):
@@ -144,18 +144,18 @@ def scenario_script(part: ScenarioSection, semantics: Semantics, init: str, begu
 class _ScriptProgress:
     """The state of a script, and the urgent steps that Kafka took before the script requested them."""
 
-    def __init__(self, begun: StepResult) -> None:
+    def __init__(self, begun: ScriptStepResult) -> None:
         self._taken: list[tuple[str, object]] = []
         self._arrive(begun)
 
-    def _arrive(self, arrived: StepResult) -> None:
+    def _arrive(self, arrived: ScriptStepResult) -> None:
         self.state = arrived.state
         if arrived.also is not None:
             self._taken.append(arrived.also)
 
     def take(self, place: str, transition: Transition) -> Script:
         """Request a step."""
-        self._arrive((yield NextStep(place, transition)))
+        self._arrive((yield NextScriptStep(place, transition)))
 
     def lead_to(self, init: str, semantics: Semantics, place: str) -> Script:
         """Request the steps from the first initial state to a named start."""
@@ -197,7 +197,7 @@ class NumberedStepChoice(NamedTuple):
     step: StepChoice
 
 
-class Trace(NamedTuple):
+class ScriptedTrace(NamedTuple):
     """A trace of a model or its variant, as steps."""
 
     file: str  # the file it was read from
@@ -205,7 +205,7 @@ class Trace(NamedTuple):
     steps: list[NumberedStepChoice]
 
 
-def read_traces_as_steps(path: Path, replayer: Replayer, init: str) -> list[Trace]:
+def read_traces_as_steps(path: Path, replayer: Replayer, init: str) -> list[ScriptedTrace]:
     """Return the traces of a file, in any format that `replay` reads, as steps."""
     found: dict[int, list[NumberedStepChoice]] = {}
 
@@ -226,10 +226,10 @@ def read_traces_as_steps(path: Path, replayer: Replayer, init: str) -> list[Trac
             raise InputError(f"{path}: diverges from the model at state {replay.diverged_at}: {replay.reason}")
         if replay.verdict is ReplayVerdict.UNREADABLE:
             raise InputError(str(replay.problem))
-    return [Trace(str(path), init, steps) for steps in found.values()]
+    return [ScriptedTrace(str(path), init, steps) for steps in found.values()]
 
 
-def trace_script(trace: Trace, semantics: Semantics, begun: StepResult) -> Script:
+def trace_script(trace: ScriptedTrace, semantics: Semantics, begun: ScriptStepResult) -> Script:
     """Return the script of a trace."""
     ahead = _ScriptProgress(begun)
     try:

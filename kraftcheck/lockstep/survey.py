@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from kraftcheck.explorer.result import TraceStep
 from kraftcheck.kraft_model.quorum.base import QuorumBase
-from kraftcheck.lockstep.cover import EdgeCover, StateGraph, UntakenReason, build_state_graph
+from kraftcheck.lockstep.cover import EdgeCover, LockstepStateGraph, UntakenReason, build_state_graph
 from kraftcheck.lockstep.lockstep import Finding, Lockstep, LockstepVerdict, StepChooser
 from kraftcheck.lockstep.process import Driver, DriverDied
 from kraftcheck.lockstep.walks import (
@@ -133,7 +133,7 @@ class LockstepCampaign:
         """Make a walk with a chooser that is built for this lockstep."""
         self._walk(choose(self._lockstep), sys.maxsize)
 
-    def cover(self, graph: StateGraph) -> EdgeCover:
+    def cover(self, graph: LockstepStateGraph) -> EdgeCover:
         """Make walks that together take every labelled step of a state graph."""
         made = EdgeCover(graph)
         while made.goes_on():

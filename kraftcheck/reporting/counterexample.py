@@ -49,7 +49,7 @@ class FieldChange(NamedTuple):
         return "".join(text for _, text in self.parts)
 
 
-class ShownMessage(NamedTuple):
+class StepMessage(NamedTuple):
     """A message that is in flight before or after a step."""
 
     mark: str  # "-" consumed, "+" sent, "*" delivered and kept, " " still under way
@@ -173,14 +173,14 @@ def _sequence_difference(path: str, old: tuple[Any, ...], new: tuple[Any, ...]) 
         yield FieldChange(f"{path}[{place}]", ((NEW, f"+ {text_of(item)}"),))
 
 
-def step_messages(network: Network, before: State | None, after: State, delivered: Record | None) -> list[ShownMessage]:
+def step_messages(network: Network, before: State | None, after: State, delivered: Record | None) -> list[StepMessage]:
     """Return the messages that a step consumes, keeps and sends, then the other messages in flight."""
     then = Counter[Record]() if before is None else _count_messages_under_way(network, before)
     now = _count_messages_under_way(network, after)
     found = []
     for message in {**then, **now}:
         mark = "-" if now[message] < then[message] else "+" if now[message] > then[message] and before else " "
-        found.append(ShownMessage("*" if mark == " " and message == delivered else mark, message, now[message]))
+        found.append(StepMessage("*" if mark == " " and message == delivered else mark, message, now[message]))
     return sorted(found, key=lambda message: "-*+ ".index(message.mark))
 
 
@@ -430,7 +430,7 @@ class ColumnLayout:
             rest.append(f"{under_way} still under way")
         return cells, rest
 
-    def _message(self, found: ShownMessage, step: TraceStep) -> tuple[Value, str]:
+    def _message(self, found: StepMessage, step: TraceStep) -> tuple[Value, str]:
         """Return the column and the line of a message that a step sends or takes."""
         kind, _, fields = message_columns(found.message)
         source, dest = (getattr(found.message, end, None) for end in ("source", "dest"))
@@ -589,13 +589,13 @@ def _message_lines(protocol: Protocol, before: TraceStep | None, step: TraceStep
         label = ""
 
 
-def _unlisted_message_count(found: Sequence[ShownMessage]) -> int:
+def _unlisted_message_count(found: Sequence[StepMessage]) -> int:
     """Return the number of untouched messages, the last in `found`, if they are too many to list; else 0."""
     same = sum(item.mark == " " for item in found)
     return same if same > _MOST_UNTOUCHED_MESSAGES else 0
 
 
-def _copy_count_text(message: ShownMessage) -> str:
+def _copy_count_text(message: StepMessage) -> str:
     """Return the number of copies of a message as text; "" for the usual number."""
     if message.mark == "-":
         return f"  ({message.copies} left)" if message.copies else ""

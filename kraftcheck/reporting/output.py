@@ -435,7 +435,14 @@ def write_counterexamples(protocol: Protocol, violations: Sequence[Violation], p
             path.unlink()
         return
     from kraftcheck.spec.tla.view import StateView
-    from kraftcheck.traces.trace import Ending, Trace, TraceFormat, TraceState, format_name_for_path, write_trace
+    from kraftcheck.traces.trace import (
+        InfiniteEnding,
+        Trace,
+        TraceFormat,
+        TraceState,
+        format_name_for_path,
+        write_trace,
+    )
 
     view = StateView(protocol)
 
@@ -444,7 +451,7 @@ def write_counterexamples(protocol: Protocol, violations: Sequence[Violation], p
         states = tuple(TraceState(number, view.variables(step.state), step.action) for number, step in steps)
         loop, ending = violation.loop, None
         if loop is not None:
-            ending = Ending() if loop.again is None else Ending(loop.back_to, loop.again.action)
+            ending = InfiniteEnding() if loop.again is None else InfiniteEnding(loop.back_to, loop.again.action)
         violated = None if violation.failed else violation.property or None
         problem = _tlc_error_text(protocol, violation)
         return Trace(str(path), index, TraceFormat.TLC_LOG, states, ending, violated, problem)

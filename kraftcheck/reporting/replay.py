@@ -21,11 +21,11 @@ from kraftcheck.reporting.lines import (
 )
 from kraftcheck.spec.values import escape_invisible, truncate_text
 from kraftcheck.traces.replay.claims import ClaimVerdict
-from kraftcheck.traces.replay.divergence import Difference, Divergence
+from kraftcheck.traces.replay.divergence import Divergence, VariableDifference
 from kraftcheck.traces.replay.replayer import Replay, ReplayVerdict
 
 if TYPE_CHECKING:
-    from kraftcheck.traces.pipeline.driver import Summary
+    from kraftcheck.traces.pipeline.driver import PipelineSummary
 
 EXIT_CONFORMS, EXIT_DIVERGES, EXIT_NOTHING_READ = 0, 1, 2
 """Exit codes."""
@@ -76,7 +76,7 @@ def replay_as_json(replay: Replay) -> dict[str, Any]:
     return result
 
 
-def differences_as_json(differences: Iterable[Difference], theirs: str) -> list[dict[str, str | None]]:
+def differences_as_json(differences: Iterable[VariableDifference], theirs: str) -> list[dict[str, str | None]]:
     """Return differences as JSON; `theirs` is the key of the file's values."""
     return [{"path": item.path, theirs: item.trace, "protocol": item.protocol} for item in differences]
 
@@ -141,7 +141,7 @@ def divergence_lines(found: Divergence) -> Iterator[Line]:
             yield [(PLAIN, _INDENT), (ACTION, f"{item.action:{width}}"), (PLAIN, f"  {ways}")]
 
 
-def difference_table(differences: Iterable[Difference], theirs: str = "trace") -> Iterator[Line]:
+def difference_table(differences: Iterable[VariableDifference], theirs: str = "trace") -> Iterator[Line]:
     """Yield a table of differences: path, value in the file (named `theirs`), value in the protocol."""
     rows = [
         (item.path, _difference_value_text(item, item.trace), _difference_value_text(item, item.protocol))
@@ -158,13 +158,13 @@ def difference_table(differences: Iterable[Difference], theirs: str = "trace") -
         yield [(PLAIN, f"{_INDENT}{path:{first}}  "), (OLD, f"{trace:{second}}"), (PLAIN, "  "), (NEW, protocol)]
 
 
-def _difference_value_text(difference: Difference, value: str | None) -> str:
+def _difference_value_text(difference: VariableDifference, value: str | None) -> str:
     if value is None:
         return "-"
     return truncate_text(f"has {value}" if difference.is_element else value, MOST_VALUE_CHARACTERS)
 
 
-def pipeline_exit_code(summary: Summary) -> int:
+def pipeline_exit_code(summary: PipelineSummary) -> int:
     """Return a pipeline's exit code: 0 if all traces conform, 2 if no trace could be read, else 1."""
     if summary.errors and summary.traces == summary.verdicts.get("unreadable", 0):
         return EXIT_NOTHING_READ
@@ -172,7 +172,7 @@ def pipeline_exit_code(summary: Summary) -> int:
     return EXIT_CONFORMS if conform else EXIT_DIVERGES
 
 
-def pipeline_as_json(summary: Summary) -> dict[str, Any]:
+def pipeline_as_json(summary: PipelineSummary) -> dict[str, Any]:
     """Return the JSON object of a pipeline's summary."""
     return {
         **attributes_as_json(summary, "files", "new_files", "traces", "steps"),
@@ -181,7 +181,7 @@ def pipeline_as_json(summary: Summary) -> dict[str, Any]:
     }
 
 
-def pipeline_lines(summary: Summary, *, quiet: bool) -> Iterator[Line]:
+def pipeline_lines(summary: PipelineSummary, *, quiet: bool) -> Iterator[Line]:
     """Yield a pipeline's summary as lines of text."""
     if not quiet:
         yield from actions_table({"taken": summary.actions}, least=12)

@@ -184,7 +184,7 @@ def _values_at_changes(found: list[tuple[int, _T, str]]) -> list[tuple[int, _T, 
 
 
 @dataclass(frozen=True)
-class _FoundFile:
+class _OpenableDiskFile:
     label: str
     open: Callable[[], BinaryIO]
 
@@ -269,10 +269,10 @@ class _FileCollector:
 
     def __init__(self, limit: int, stack: ExitStack) -> None:
         self._limit, self._stack = limit, stack
-        self.folders: dict[str, dict[str, _FoundFile]] = {}
+        self.folders: dict[str, dict[str, _OpenableDiskFile]] = {}
         self.order: list[tuple[str, str]] = []
 
-    def add(self, folder: str, name: str, file: _FoundFile) -> None:
+    def add(self, folder: str, name: str, file: _OpenableDiskFile) -> None:
         if len(self.order) >= MOST_FILES:
             raise InputError(f"{file.label}: expected at most {MOST_FILES:,} files; name fewer folders")
         if name not in self.folders.setdefault(folder, {}):
@@ -296,7 +296,7 @@ class _FileCollector:
                 self.add(
                     f"{real_path(path)}{_SINGLE_FILE_MARK}/{PARTITION_FOLDER}",
                     known,
-                    _FoundFile(name, _file_opener(path)),
+                    _OpenableDiskFile(name, _file_opener(path)),
                 )
                 return
             if not found:
@@ -315,7 +315,7 @@ class _FileCollector:
     def _found(self, file: Path, folder: str) -> None:
         label = escape_unprintable(str(file))
         if not _TARBALL_NAME.fullmatch(file.name):
-            self.add(folder, file.name, _FoundFile(label, _file_opener(file)))
+            self.add(folder, file.name, _OpenableDiskFile(label, _file_opener(file)))
             return
         with _damage_as_input_error(label), file.open("rb") as stream:
             found = _is_tar(stream, label)
@@ -342,7 +342,7 @@ class _FileCollector:
         if ".." in place.parts:
             return
         if _PARTITION_FILE_NAME.fullmatch(place.name):
-            self.add(f"{key}{_ARCHIVE_SEPARATOR}{place.parent}", place.name, _FoundFile(inner, opened))
+            self.add(f"{key}{_ARCHIVE_SEPARATOR}{place.parent}", place.name, _OpenableDiskFile(inner, opened))
         elif _TARBALL_NAME.fullmatch(place.name) and _is_tar(opened(), inner):
             self._tarball(opened, inner, f"{key}{_ARCHIVE_SEPARATOR}{place}", depth + 1)
 
@@ -443,7 +443,10 @@ def _read_collected_disks(collector: _FileCollector, room: int, seen: set[str]) 
 
 
 def _build_disk(
-    folder: str, names: dict[str, _FoundFile], segments: list[str], contents: dict[tuple[str, str], bytes | BatchScan]
+    folder: str,
+    names: dict[str, _OpenableDiskFile],
+    segments: list[str],
+    contents: dict[tuple[str, str], bytes | BatchScan],
 ) -> ReplicaDisk:
     """Build a disk from its files; meta.properties is in the folder above, or beside the segments."""
     name, file = next(iter(names.items()))
@@ -468,7 +471,7 @@ def _build_disk(
     return disk
 
 
-def _read_small_file(file: _FoundFile) -> bytes:
+def _read_small_file(file: _OpenableDiskFile) -> bytes:
     with _damage_as_input_error(file.label), file.open() as stream:
         raw = stream.read(SMALL_FILE_BYTES + 1)
     if len(raw) > SMALL_FILE_BYTES:
@@ -484,7 +487,7 @@ def _fill_meta_properties(disk: ReplicaDisk, folder: str, contents: dict[tuple[s
     )
     if raw is None and not separator and Path(above, META_PROPERTIES_FILE).is_file():
         raw = _read_small_file(
-            _FoundFile(
+            _OpenableDiskFile(
                 escape_unprintable(f"{above}/{META_PROPERTIES_FILE}"), _file_opener(Path(above, META_PROPERTIES_FILE))
             )
         )

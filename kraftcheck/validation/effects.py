@@ -59,7 +59,7 @@ MOST_MEMOIZED_STATES = 2_000
 """States after which memoized calls are dropped."""
 
 
-class BrokenProperty(NamedTuple):
+class ViolatedProperty(NamedTuple):
     """A property that a step of the cluster breaks, and the last event of the step."""
 
     name: str
@@ -183,9 +183,9 @@ class ReplayedModel:
         self.homes = homes  # the node behind each host and port
 
     @property
-    def broken(self) -> list[BrokenProperty]:
+    def broken(self) -> list[ViolatedProperty]:
         """The broken properties."""
-        return [BrokenProperty(name, event) for name, event in self.check.first.items()]
+        return [ViolatedProperty(name, event) for name, event in self.check.first.items()]
 
     def replicas(self) -> dict[ModelValue, Replica]:
         """Return the replicas of the nodes that have started."""

@@ -22,7 +22,13 @@ from kraftcheck.kraft_model.quorum.records import (
     Nil,
     Replica,
 )
-from kraftcheck.kraft_model.quorum.rules import candidate, prospective, replica_keys, resigned, unattached
+from kraftcheck.kraft_model.quorum.rules import (
+    candidate_replica,
+    prospective_replica,
+    replica_keys,
+    resigned_replica,
+    unattached_replica,
+)
 from kraftcheck.spec import Record
 from kraftcheck.validation.completeness import (
     LineOrderChecker,
@@ -533,12 +539,12 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
             return False
         for me in (first, before.me):
             own = self.protocol.own_votes(me)
-            between = [unattached(me, shown["epoch"]), prospective(me, own), candidate(me, own)]
+            between = [unattached_replica(me, shown["epoch"]), prospective_replica(me, own), candidate_replica(me, own)]
             if (
                 before.shown is None and me.leader == me.id and replica_keys(me.voters) == own
             ):  # a sole voter starts, and led
                 back = me.but(voted=Nil.NIL)
-                between += [resigned(back), prospective(back, own)]
+                between += [resigned_replica(back), prospective_replica(back, own)]
             if any(not transition_differences(one, shown, self.terms, before.high) for one in between):
                 return True
         return False

@@ -6,7 +6,7 @@ import pytest
 
 from kraftcheck.explorer.tables import level_states
 from kraftcheck.explorer.tables.expander import Expander
-from kraftcheck.explorer.tables.level_states import ColumnClustering, ColumnGroup
+from kraftcheck.explorer.tables.level_states import ColumnCluster, ColumnClustering
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
 
 
@@ -37,7 +37,7 @@ def packed_together(laid_out: list[bool], monkeypatch: pytest.MonkeyPatch) -> li
         noted.append(fields)
         pack_together(expander, fields)
 
-    def gain(_: ColumnClustering, a: ColumnGroup, b: ColumnGroup, merged: ColumnGroup) -> float:
+    def gain(_: ColumnClustering, a: ColumnCluster, b: ColumnCluster, merged: ColumnCluster) -> float:
         return (1 + min(a.columns) * 7 + max(b.columns) * 5) % 3 - 0.5 - 0.1 * len(merged.columns)
 
     monkeypatch.setattr(level_states, "CLUSTERING_FROM_STATES", 1)

@@ -358,7 +358,7 @@ def test_errors_of_random_walks_say_what_the_command_line_says(words, options, r
 
 def test_random_walks_have_the_options_of_the_command_line() -> None:
     parser = argparse.ArgumentParser()
-    simulate_command.declare(parser)
+    simulate_command.add_arguments(parser)
     lacking = {name for name, option in OPTIONS.items() if option.word} - {action.dest for action in parser._actions}
     assert lacking == set(SEARCH_ONLY_OPTIONS)
     for name in SEARCH_ONLY_OPTIONS:

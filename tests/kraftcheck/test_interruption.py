@@ -234,7 +234,7 @@ INTERRUPT = "import os, signal, time\ndef interrupt(): os.kill(os.getpid(), sign
 )
 def test_ctrl_c_that_an_import_would_lose_is_delayed(tmp_path: Path, ignoring: str) -> None:
     """NumPy's random generators ignore it while they are initialized, and the search would go on."""
-    (tmp_path / "interrupted.py").write_text(INTERRUPT + ignoring + "def declare(*_): time.sleep(20)\n")
+    (tmp_path / "interrupted.py").write_text(INTERRUPT + ignoring + "def add_arguments(*_): time.sleep(20)\n")
     command = [sys.executable, "-c", IMPORTING, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=15)
     assert (done.returncode, done.stderr) == (130, "interrupted\n")

@@ -31,7 +31,7 @@ FIELDS = {name: getattr(SearchRequest, name) for name in OPTIONS}
 
 def parser_of(command: str) -> argparse.ArgumentParser:
     found = argparse.ArgumentParser()
-    import_module(f"kraftcheck.commands.{command}").declare(found)
+    import_module(f"kraftcheck.commands.{command}").add_arguments(found)
     return found
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from kraftcheck.cli import main
-from kraftcheck.lockstep.jars import Artifact, compile_agent_jar, fetch_jars, find_jdk_program
+from kraftcheck.lockstep.jars import MavenArtifact, compile_agent_jar, fetch_jars, find_jdk_program
 from kraftcheck.lockstep.junit import PROJECT_FILES, RAFT_TEST_FOLDER, java_class_name
 from tests.support.kafka_jars import KAFKA, SOURCES
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 REPORTS = ROOT / "docs" / "reports"
 WALKS = ROOT / "tests" / "data" / "kafka"
 VERSION = "4.3.1"
-CONSOLE = Artifact("org.junit.platform", "junit-platform-console-standalone", "1.13.4")
+CONSOLE = MavenArtifact("org.junit.platform", "junit-platform-console-standalone", "1.13.4")
 
 FIXES = {
     "two-committed-logs": "truncation-resets-next-offset",
@@ -51,9 +51,9 @@ def kit(version: str) -> list[Path]:
     """Return the jars of a version with its test kit, and JUnit."""
     classifier = "test-fixtures" if version.startswith("4.4") else "test"
     wanted = (
-        Artifact(KAFKA, "kafka-raft", version),
-        Artifact(KAFKA, "kafka-raft", version, classifier),
-        Artifact("org.slf4j", "slf4j-nop", "1.7.36"),
+        MavenArtifact(KAFKA, "kafka-raft", version),
+        MavenArtifact(KAFKA, "kafka-raft", version, classifier),
+        MavenArtifact("org.slf4j", "slf4j-nop", "1.7.36"),
         CONSOLE,
     )
     return fetch_jars(wanted, f"{version}-junit")

@@ -34,7 +34,7 @@ from kraftcheck.spec import (
 from kraftcheck.spec.language.formula import Formula
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.tla.view import StateView
-from kraftcheck.traces import Ending, Trace, TraceFormat, TraceState, write_trace
+from kraftcheck.traces import InfiniteEnding, Trace, TraceFormat, TraceState, write_trace
 from kraftcheck.traces.pipeline.rows import FileReplayer
 from kraftcheck.traces.replay.claims import ClaimVerdict
 from kraftcheck.traces.replay.replayer import Replay, Replayer, ReplayVerdict
@@ -167,7 +167,7 @@ def test_constants_are_those_that_are_given() -> None:
     assert dim.verdict is REFUTED
 
 
-BACK, STUTTERS = Ending(2, "Down"), Ending()
+BACK, STUTTERS = InfiniteEnding(2, "Down"), InfiniteEnding()
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ BACK, STUTTERS = Ending(2, "Down"), Ending()
     ],
 )
 def test_behaviours_that_go_on_for_ever(
-    steps: str, ending: Ending, violated: str, verdict: ClaimVerdict, says: str
+    steps: str, ending: InfiniteEnding, violated: str, verdict: ClaimVerdict, says: str
 ) -> None:
     replay = judged(steps, violated=violated, ending=ending)
     assert replay.claim is not None
@@ -211,7 +211,7 @@ def test_a_temporal_claim_of_a_trace_with_states_left_out(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(("left_out", "verdict"), [((), REFUTED), ((3,), UNKNOWN)])
 @pytest.mark.parametrize(("violated", "ending"), [("IsLitOnce", BACK), ("NeverDown", None)])
 def test_states_left_out_may_show_a_claim(
-    left_out: tuple[int, ...], verdict: ClaimVerdict, violated: str, ending: Ending | None
+    left_out: tuple[int, ...], verdict: ClaimVerdict, violated: str, ending: InfiniteEnding | None
 ) -> None:
     steps = ["Up", "Up", "Down", "Up"] if ending else ["Up", "Up", "Up"]
     whole = behaviour(steps, violated=violated, ending=ending)
@@ -266,14 +266,14 @@ def test_a_claim_where_symmetry_exchanges_replicas(violated: str, verdict: Claim
     other = state.but(replicas=state.replicas.put(first.id, first.but(turns=1)))
     variables = StateView(protocol).variables
     states = (TraceState(1, variables(state)), TraceState(2, variables(other), "Give"))
-    trace = Trace("sample", 0, TraceFormat.TLC_LOG, states, Ending(1, "Give"), violated)
+    trace = Trace("sample", 0, TraceFormat.TLC_LOG, states, InfiniteEnding(1, "Give"), violated)
     replay = Replayer(protocol, symmetry="Alike", fairness=Passing.fairness_of(None)).replay_trace(trace)
     assert replay.claim is not None
     assert replay.claim.verdict is verdict
 
 
 def test_a_lasso_that_does_not_lead_back_diverges() -> None:
-    assert judged("Up Up", ending=Ending(1, "Down"), violated="GoesDarkAgain").diverged_at == 1
+    assert judged("Up Up", ending=InfiniteEnding(1, "Down"), violated="GoesDarkAgain").diverged_at == 1
 
 
 def test_asserts() -> None:

@@ -13,14 +13,14 @@ from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.tla.text import tuple_or_map_of_function
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value
 from kraftcheck.traces import (
-    Ending,
+    InfiniteEnding,
     Trace,
     TraceError,
     TraceFormat,
     TraceState,
-    as_json,
-    as_text,
     read_traces,
+    trace_as_tlc_json,
+    trace_as_tlc_text,
     write_trace,
 )
 from kraftcheck.traces.formats.itf import itf_document
@@ -51,7 +51,7 @@ def test_the_log_the_module_and_the_json_tell_the_same(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_our_json_is_that_of_tlc_byte_by_byte(name: str) -> None:
     theirs = text_of(TLC / "counterexamples" / f"{name}.json.gz")
-    ours = as_json(read(f"{name}.out.gz"))
+    ours = trace_as_tlc_json(read(f"{name}.out.gz"))
     assert sorted(ours["vars"]) == sorted(json.loads(theirs)["vars"])
     ours["vars"] = json.loads(theirs)["vars"]  # TLC has them in the order of the specification
     assert json.dumps(ours, ensure_ascii=False, separators=(",", ":")) == theirs
@@ -63,13 +63,13 @@ def test_json_is_untyped_and_written_as_it_is(name: str) -> None:
     assert trace.untyped
     assert trace.format is TraceFormat.TLC_JSON
     assert (
-        as_json(trace)["counterexample"]
+        trace_as_tlc_json(trace)["counterexample"]
         == json.loads(text_of(TLC / "counterexamples" / f"{name}.json.gz"))["counterexample"]
     )
     with pytest.raises(ValueError, match="untyped JSON"):
         itf_document(trace)
     with pytest.raises(ValueError, match="untyped JSON"):
-        next(as_text(trace))
+        next(trace_as_tlc_text(trace))
 
 
 @pytest.mark.parametrize("version", ["", ".v215"])
@@ -79,7 +79,7 @@ def test_our_text_is_that_of_tlc_byte_by_byte(name: str, version: str) -> None:
     (trace,) = read_traces(path)
     theirs = re.search(r"(?ms)^Error: Invariant.*?\n\n(?!State)", text_of(path))
     assert theirs is not None
-    assert "".join(as_text(trace, style="tlc2.15" if version else "tlc", sort=False)) == theirs[0]
+    assert "".join(trace_as_tlc_text(trace, style="tlc2.15" if version else "tlc", sort=False)) == theirs[0]
 
 
 @pytest.mark.parametrize("name", ["invariant", "deadlock", "back", "stutter", "one", "action"])
@@ -87,7 +87,7 @@ def test_traces_of_every_kind_survive_every_format(name: str, tmp_path: Path) ->
     (trace,) = read_traces(TOY / f"{name}.out")
     if name in ("invariant", "deadlock", "one"):
         theirs = (TOY / f"{name}.out").read_text()
-        assert "".join(as_text(trace)) in theirs
+        assert "".join(trace_as_tlc_text(trace)) in theirs
     for file in ("trace.out", "trace.itf.json", "trace.out.gz", "trace.itf.json.gz"):
         write_trace(trace, tmp_path / file)
         (again,) = read_traces(tmp_path / file)
@@ -148,7 +148,7 @@ def test_the_json_of_values_that_the_samples_lack() -> None:
     server = Server(ModelValue("n1"), Role.VOTER)
     values = {"a": Map(), "b": Map({"c d": True}), "e": Map({(1, "x"): 2}), "f": server}
     trace = Trace("", 0, TraceFormat.TLC_LOG, (TraceState(1, values),))
-    assert as_json(trace)["counterexample"]["state"] == [
+    assert trace_as_tlc_json(trace)["counterexample"]["state"] == [
         [1, {"a": [], "b": {"c d": True}, "e": {'<<1, "x">>': 2}, "f": {"host": "n1", "role": "Voter"}}]
     ]
     assert itf_document(trace)["states"][0]["f"] == {"host": "n1", "role": "Voter"}
@@ -206,7 +206,7 @@ def test_what_apalache_writes_is_read(tmp_path: Path) -> None:
         {"x": 1, "f": ((1, "a"), (True,)), "r": Map({"b": frozenset({1, 2})})},
         {"x": 2, "f": Map({"E": frozenset(), "W": ()}), "r": Map({"tag": "Some", "value": ()})},
     ]
-    assert trace.ending == Ending(2)
+    assert trace.ending == InfiniteEnding(2)
 
 
 ITF_ERRORS = [
@@ -291,11 +291,11 @@ def counterexample(states: str, actions: str) -> str:
 def test_json_that_goes_on_for_ever(tmp_path: Path) -> None:
     states = f"{STATE_1},{STATE_2}"
     (back,) = traces_of(tmp_path, counterexample(states, f'{STEP},[{STATE_2},{{"name":"B"}},{STATE_1}]'))
-    assert back.ending == Ending(1, "B")
+    assert back.ending == InfiniteEnding(1, "B")
     (stutter,) = traces_of(tmp_path, counterexample(states, f'{STEP},[{STATE_2},{{"name":"UnnamedAction"}},{STATE_2}]'))
-    assert stutter.ending == Ending()
+    assert stutter.ending == InfiniteEnding()
     (named,) = traces_of(tmp_path, counterexample(states, f'{STEP},[{STATE_2},{{"name":"B"}},{STATE_2}]'))
-    assert named.ending == Ending(2, "B")
+    assert named.ending == InfiniteEnding(2, "B")
     (none,) = traces_of(tmp_path, counterexample(states, STEP))
     assert none.ending is None
     (bare,) = traces_of(tmp_path, f'{{"action":[{STEP}],"state":[{STATE_2},{STATE_1}]}}')

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kraftcheck.lockstep.jars import classpath
+from kraftcheck.lockstep.jars import driver_classpath
 from kraftcheck.lockstep.lockstep import Finding, Lockstep, StepChooser
 from kraftcheck.lockstep.process import Driver, DriverDied
 from kraftcheck.lockstep.walks import StepChoice, read_walk
@@ -117,7 +117,7 @@ def test_a_version_that_does_not_exist(run: Run) -> None:
 
 
 def test_a_process_that_dies() -> None:
-    path = classpath("4.3.1")
+    path = driver_classpath("4.3.1")
     with Driver(path.java, path.text) as driver:
         driver.ask("cluster", nodes=[1], voters=[1])
         driver._process.kill()
@@ -126,7 +126,7 @@ def test_a_process_that_dies() -> None:
 
 
 def test_a_process_that_gives_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    path = classpath("4.3.1")
+    path = driver_classpath("4.3.1")
     with Driver(path.java, path.text) as driver:
         driver.ask("cluster", nodes=[1], voters=[1])
         monkeypatch.setattr("kraftcheck.lockstep.process.ANSWER_TIMEOUT_SECONDS", 0.5)

@@ -21,7 +21,7 @@ from kraftcheck.kraft_model.quorum.records import (
 )
 from kraftcheck.kraft_model.quorum.variants.faults import SuccessorsById
 from kraftcheck.lockstep.commands import _added_or_removed_replica
-from kraftcheck.lockstep.jars import classpath
+from kraftcheck.lockstep.jars import driver_classpath
 from kraftcheck.lockstep.lockstep import Lockstep, LockstepVerdict
 from kraftcheck.lockstep.process import Driver, DriverAnswer
 from kraftcheck.spec import Map, ModelValue, State, Step
@@ -39,7 +39,7 @@ FETCHES = "HandleFetchRequest n1<n3, HandleFetchResponse n3<n1,"
 
 @pytest.fixture(scope="module")
 def driver() -> Iterator[Driver]:
-    path = classpath("4.3.1")
+    path = driver_classpath("4.3.1")
     with Driver(path.java, path.text) as running:
         yield running
 

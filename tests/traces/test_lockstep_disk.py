@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftcheck.lockstep.jars import classpath
+from kraftcheck.lockstep.jars import driver_classpath
 from kraftcheck.lockstep.process import Driver
 from tests.support.command_line import Run
 from tests.support.lockstep import bound, drive
@@ -27,7 +27,7 @@ OBSERVES = "HandleFetchRequest n1<n4, HandleFetchResponse n4<n1,"
 
 @pytest.fixture(scope="module")
 def driver() -> Iterator[Driver]:
-    path = classpath("4.3.1", disk=True)
+    path = driver_classpath("4.3.1", disk=True)
     with Driver(path.java, path.text, path.options, disk=True) as running:
         yield running
 

@@ -20,7 +20,7 @@ import pytest
 
 from kraftcheck.commands._lockstep import _class_with_known_differences
 from kraftcheck.kraft_model.quorum import Quorum
-from kraftcheck.lockstep.jars import CLIENT_CLASS, TEST_KIT_CLASS, classpath, make_trusted_cache_folder
+from kraftcheck.lockstep.jars import CLIENT_CLASS, TEST_KIT_CLASS, driver_classpath, make_trusted_cache_folder
 from kraftcheck.spec.errors import InputError
 from tests.support.command_line import Run
 
@@ -215,7 +215,7 @@ def test_a_walk_of_another_model(run: Run, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_java_is_killed_in_the_middle(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first walk is over by then: what it showed is told and written all the same."""
-    java = classpath("4.3.1").java
+    java = driver_classpath("4.3.1").java
     (tmp_path / "cache" / "kraftcheck" / "kafka").mkdir(parents=True)
     shutil.copytree(make_trusted_cache_folder() / "4.3.1", tmp_path / "cache" / "kraftcheck" / "kafka" / "4.3.1")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -239,7 +239,7 @@ def test_java_is_killed_in_the_middle(run: Run, tmp_path: Path, monkeypatch: pyt
 @pytest.mark.slow
 def test_the_first_step_comes_soon() -> None:
     """Once jars and driver are there, it takes a few seconds of the processor; others use the cores too."""
-    path = classpath("4.3.1")
+    path = driver_classpath("4.3.1")
     assert path.options, "there is no archive of classes"
     command = [sys.executable, "-m", "kraftcheck", "lockstep", "quorum", "--runs", "1", "--depth", "1", "--quiet"]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

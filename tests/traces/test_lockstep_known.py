@@ -16,7 +16,7 @@ from kraftcheck.kraft_model.quorum.variants.kafka import (
     with_known_kafka_differences,
 )
 from kraftcheck.kraft_model.quorum.variants.surroundings import QuorumOfServers
-from kraftcheck.lockstep.jars import classpath
+from kraftcheck.lockstep.jars import driver_classpath
 from kraftcheck.lockstep.lockstep import Finding, Lockstep
 from kraftcheck.lockstep.process import Driver
 from kraftcheck.lockstep.walks import GivenStepChooser, WalkFile, read_walk
@@ -31,7 +31,7 @@ FINDINGS = sorted(KNOWN.parent.glob("*.walk"))
 
 @pytest.fixture(scope="module")
 def driver() -> Iterator[Driver]:
-    path = classpath("4.3.1")
+    path = driver_classpath("4.3.1")
     with Driver(path.java, path.text) as running:
         yield running
 

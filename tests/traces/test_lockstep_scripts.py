@@ -18,10 +18,10 @@ from kraftcheck.lockstep.lockstep import Lockstep, StepChooser
 from kraftcheck.lockstep.scripts import (
     Script,
     ScriptStepChooser,
-    file_kind,
     read_traces_as_steps,
     require_playable_scenario_section,
     scenario_script,
+    script_file_kind,
     trace_script,
 )
 from kraftcheck.lockstep.walks import ActionCandidateCache, ActionCandidates, StepChoice
@@ -201,7 +201,7 @@ def test_a_trace_is_a_walk(tmp_path: Path, run: Run) -> None:
     ],
 )
 def test_a_file_is_known_by_how_it_begins(text: str, kind: str, tmp_path: Path) -> None:
-    assert file_kind(written(tmp_path, text)) == kind
+    assert script_file_kind(written(tmp_path, text)) == kind
 
 
 # The cover

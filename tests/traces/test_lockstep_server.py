@@ -16,7 +16,7 @@ from kraftcheck.kraft_model.quorum.variants.surroundings import (
     ListenersLearnByEpoch,
     QuorumOfServers,
 )
-from kraftcheck.lockstep.jars import classpath
+from kraftcheck.lockstep.jars import driver_classpath
 from kraftcheck.lockstep.lockstep import Finding
 from kraftcheck.lockstep.messages import SnapshotPieceConverter
 from kraftcheck.lockstep.process import Driver
@@ -49,7 +49,7 @@ LOADED = f"""{SNAPSHOTS}
 
 @pytest.fixture(scope="module")
 def driver() -> Iterator[Driver]:
-    path = classpath("4.3.1")
+    path = driver_classpath("4.3.1")
     with Driver(path.java, path.text) as running:
         yield running
 

@@ -57,7 +57,7 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Stub:
             return [], []
 
         path = SimpleNamespace(java=Path("java"), text="", options=(), version="4.3.1")
-        monkeypatch.setattr("kraftcheck.lockstep.jars.classpath", lambda *_, **__: path)
+        monkeypatch.setattr("kraftcheck.lockstep.jars.driver_classpath", lambda *_, **__: path)
         monkeypatch.setattr("kraftcheck.commands.lockstep.Driver", lambda *_, **__: process)
         monkeypatch.setattr(Lockstep, "walk", walk)
         return process

@@ -8,11 +8,11 @@ from textwrap import dedent
 import pytest
 
 from kraftcheck.spec.values import Map
-from kraftcheck.traces import Ending, Location, TraceError, TraceFormat, ValueCache, read_traces
+from kraftcheck.traces import ActionLocation, InfiniteEnding, TraceError, TraceFormat, ValueCache, read_traces
 from kraftcheck.traces.formats.tlc_log import parse_action_label
 from tests.support.samples import TLC, TOY, text_of, traces_of, variables
 
-STEP = Location(6, 12, 6, 50, "Toy")
+STEP = ActionLocation(6, 12, 6, 50, "Toy")
 
 # file: (violated, problem, ending, values of x, actions)
 EXPECTED = {
@@ -24,18 +24,18 @@ EXPECTED = {
     "back": (
         None,
         "Temporal properties were violated.",
-        Ending(2, "Back", Location(7, 9, 7, 43, "Toy")),
+        InfiniteEnding(2, "Back", ActionLocation(7, 9, 7, 43, "Toy")),
         [0, 1, 2, 3],
         ["Step"] * 3,
     ),
     "tool": (
         None,
         "Temporal properties were violated.",
-        Ending(2, "Back", Location(7, 9, 7, 43, "Toy")),
+        InfiniteEnding(2, "Back", ActionLocation(7, 9, 7, 43, "Toy")),
         [0, 1, 2, 3],
         ["Step"] * 3,
     ),
-    "stutter": (None, "Temporal properties were violated.", Ending(), [0, 1, 2, 3], ["Step"] * 3),
+    "stutter": (None, "Temporal properties were violated.", InfiniteEnding(), [0, 1, 2, 3], ["Step"] * 3),
 }
 
 
@@ -133,7 +133,7 @@ def test_states_that_show_only_what_changed_are_completed(tmp_path: Path) -> Non
         ("Vote", "n2,<<1, 2>>"),
     ]
     assert trace.violated == "Live"
-    assert trace.ending == Ending(1, "Idle", Location(7, 12, 7, 50, "Toy"))
+    assert trace.ending == InfiniteEnding(1, "Idle", ActionLocation(7, 12, 7, 50, "Toy"))
 
 
 def test_equal_texts_are_one_object() -> None:
@@ -328,8 +328,11 @@ def test_a_problem_belongs_to_one_trace(tmp_path: Path) -> None:
     ("label", "action"),
     [
         ("Initial predicate", ("Initial predicate", None, None)),
-        ("Action line 1, col 2 to line 3, col 4 of module M", (None, None, Location(1, 2, 3, 4, "M"))),
-        ("A!B(<<1>>,x) line 1, col 2 to line 3, col 4 of module M", ("A!B", "<<1>>,x", Location(1, 2, 3, 4, "M"))),
+        ("Action line 1, col 2 to line 3, col 4 of module M", (None, None, ActionLocation(1, 2, 3, 4, "M"))),
+        (
+            "A!B(<<1>>,x) line 1, col 2 to line 3, col 4 of module M",
+            ("A!B", "<<1>>,x", ActionLocation(1, 2, 3, 4, "M")),
+        ),
         ("Vote", ("Vote", None, None)),
         ("Vote Unknown location", ("Vote", None, None)),
         ("what is this?", ("what is this?", None, None)),

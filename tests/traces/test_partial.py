@@ -12,14 +12,22 @@ import pytest
 
 import kraftcheck.traces.replay.replayer
 from kraftcheck.spec.tla.text import format_value
-from kraftcheck.traces import Ending, Location, Trace, TraceError, TraceFormat, as_text, read_traces
+from kraftcheck.traces import (
+    ActionLocation,
+    InfiniteEnding,
+    Trace,
+    TraceError,
+    TraceFormat,
+    read_traces,
+    trace_as_tlc_text,
+)
 from kraftcheck.traces.replay.claims import ClaimVerdict
 from kraftcheck.traces.replay.divergence import DivergenceKind
 from kraftcheck.traces.replay.replayer import Replay, Replayer, ReplayVerdict
 from tests.support.command_line import Run
 from tests.support.locks import LOCKS, ROUND, behaviour, changed
 
-TEXT = "".join(as_text(behaviour(ROUND)))
+TEXT = "".join(trace_as_tlc_text(behaviour(ROUND)))
 END = "The trace ends in state 6.\n"
 
 
@@ -54,7 +62,9 @@ def test_its_first_state_is_looked_for(tmp_path: Path) -> None:
 
 def test_a_first_state_that_nothing_reaches(tmp_path: Path) -> None:
     text = "".join(
-        as_text(changed(changed(behaviour(ROUND), 3, "_losses", "1"), 3, "phase", "(c1 :> holding @@ c2 :> holding)"))
+        trace_as_tlc_text(
+            changed(changed(behaviour(ROUND), 3, "_losses", "1"), 3, "phase", "(c1 :> holding @@ c2 :> holding)")
+        )
     )
     found = replayed(without(1, 2, 4, 5, 6, text=text), tmp_path, reach_first=100_000)
     assert found.verdict is ReplayVerdict.DIVERGES
@@ -90,7 +100,7 @@ def test_a_state_that_nothing_reaches_diverges_after_a_gap_of_any_length(
 ) -> None:
     """The states are few; a path of the given length visits each many times."""
     monkeypatch.setattr(kraftcheck.traces.replay.replayer, "MOST_BRIDGED_STATES", 2_000)
-    text = "".join(as_text(changed(behaviour(ROUND), 5, "phase", "(c1 :> holding @@ c2 :> holding)")))
+    text = "".join(trace_as_tlc_text(changed(behaviour(ROUND), 5, "phase", "(c1 :> holding @@ c2 :> holding)")))
     found = replayed(without(3, 4, 6, text=text).replace("State 5: ", "State 9999: "), tmp_path)
     assert (found.verdict, found.diverged_at) == (ReplayVerdict.DIVERGES, 9999)
     assert found.reason == "state 9999 does not follow from state 2 in 9997 steps, the last of them Leave"
@@ -234,7 +244,7 @@ def test_another_spelling_of_a_variable_is_told(tmp_path: Path) -> None:
 
 def test_a_violation_at_the_end_of_the_text_is_not_cut(tmp_path: Path) -> None:
     trace = changed(behaviour(ROUND), 6, "phase", "(c1 :> holding @@ c2 :> holding)")
-    text = "".join(as_text(trace)).partition("State 6")[2]
+    text = "".join(trace_as_tlc_text(trace)).partition("State 6")[2]
     found = replayed(f"Error: Invariant MutualExclusion is violated.\nState 6{text}", tmp_path)
     assert (found.verdict, found.partial) == (ReplayVerdict.CONFORMS, ("state 6 taken as given",))
     assert found.claim is not None
@@ -261,9 +271,9 @@ def test_a_trace_that_the_toolbox_copies(last: str, indent: str, tmp_path: Path)
     (tmp_path / "part").write_text(text + text)
     first, second = read_traces(tmp_path / "part")
     assert (first.format, first.complete, second.index) == (TraceFormat.TLC_TOOLBOX, True, 1)
-    assert first.states[1].location == Location(1, 2, 3, 2, "M")
+    assert first.states[1].location == ActionLocation(1, 2, 3, 2, "M")
     assert [state.variables for state in first.states] == [state.variables for state in behaviour(ROUND).states]
-    expected = {"": None, "<Stuttering>": Ending(), "<Back to state 1>": Ending(1)}
+    expected = {"": None, "<Stuttering>": InfiniteEnding(), "<Back to state 1>": InfiniteEnding(1)}
     assert first.ending == second.ending == expected[last]
     (tmp_path / "part").write_text(text)
     assert replayed(text, tmp_path).actions[:5] == ("Ask", "Grant", "Enter", "Leave", "Free")
@@ -298,7 +308,7 @@ def test_a_cycle_to_a_state_left_out(tmp_path: Path) -> None:
 
 def test_a_cycle_to_a_state_that_never_was(tmp_path: Path) -> None:
     trace = behaviour(ROUND)
-    ended = replace(trace, ending=Ending(9, "Free"))
+    ended = replace(trace, ending=InfiniteEnding(9, "Free"))
     found = Replayer(LOCKS, reach_first=0).replay_trace(ended)
     assert (found.verdict, found.problem) == (
         ReplayVerdict.UNREADABLE,

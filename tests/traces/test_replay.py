@@ -15,7 +15,7 @@ from kraftcheck.spec.language.state import permute_model_values
 from kraftcheck.spec.tla.text import parse_value
 from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Map, Value
-from kraftcheck.traces import Ending, Trace, TraceFormat, TraceState, as_text, write_trace
+from kraftcheck.traces import InfiniteEnding, Trace, TraceFormat, TraceState, trace_as_tlc_text, write_trace
 from kraftcheck.traces.replay.divergence import DivergenceKind, variable_differences
 from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
 from tests.support.locks import C1, C2, LOCKS, ROUND, behaviour, changed, renamed
@@ -44,7 +44,7 @@ def test_every_format_that_we_write(name: str, tmp_path: Path) -> None:
 
 
 def test_a_later_state_that_is_called_the_initial_one(tmp_path: Path) -> None:
-    text = "".join(as_text(behaviour(ROUND))).replace("State 3: <Grant>", "State 3: <Initial predicate>")
+    text = "".join(trace_as_tlc_text(behaviour(ROUND))).replace("State 3: <Grant>", "State 3: <Initial predicate>")
     (tmp_path / "trace").write_text(text)
     (replay,) = Replayer(LOCKS).replay(tmp_path / "trace")
     assert (replay.diverged_at, replay.divergence and replay.divergence.kind) == (3, DivergenceKind.NAME)
@@ -53,7 +53,7 @@ def test_a_later_state_that_is_called_the_initial_one(tmp_path: Path) -> None:
 def test_what_was_learned_is_forgotten(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(kraftcheck.traces.replay.replayer, "MEMO_RESET_STATES", 3)
     trace = behaviour(("Ask c2", *ROUND[:4]))
-    write_trace(replace(trace, ending=Ending(2, "Free")), tmp_path / "trace")
+    write_trace(replace(trace, ending=InfiniteEnding(2, "Free")), tmp_path / "trace")
     walker, seen = Replayer(LOCKS), set()
     for _ in range(4):
         (replay,) = walker.replay(tmp_path / "trace")
@@ -244,23 +244,23 @@ def behaviour_of(protocol: LockService, steps: Iterable[str]) -> list[TraceState
 
 def test_a_lasso_leads_back(tmp_path: Path) -> None:
     trace = behaviour(("Ask c2", *ROUND[:4]))
-    write_trace(replace(trace, ending=Ending(2, "Free")), tmp_path / "trace")
+    write_trace(replace(trace, ending=InfiniteEnding(2, "Free")), tmp_path / "trace")
     (replay,) = Replayer(LOCKS).replay(tmp_path / "trace")
     assert replay.verdict is ReplayVerdict.CONFORMS, replay.reason
     assert replay.actions == ("Ask", "Ask", "Grant", "Enter", "Leave", "Free")
     assert replay.steps == 6
-    for ending, at in ((Ending(3, "Free"), 3), (Ending(2, "Enter"), 2), (Ending(1), 1)):
+    for ending, at in ((InfiniteEnding(3, "Free"), 3), (InfiniteEnding(2, "Enter"), 2), (InfiniteEnding(1), 1)):
         assert Replayer(LOCKS).replay_trace(replace(trace, ending=ending)).diverged_at == at
 
 
 def test_stuttering_for_ever_is_said() -> None:
-    replay = Replayer(LOCKS).replay_trace(replace(behaviour(ROUND), ending=Ending()))
+    replay = Replayer(LOCKS).replay_trace(replace(behaviour(ROUND), ending=InfiniteEnding()))
     assert replay.verdict is ReplayVerdict.CONFORMS
     assert (replay.steps, len(replay.notes)) == (5, 1)
 
 
 def test_a_trace_that_is_cut_short(tmp_path: Path) -> None:
-    text = "".join(as_text(behaviour(ROUND)))
+    text = "".join(trace_as_tlc_text(behaviour(ROUND)))
     (tmp_path / "trace").write_text(text)
     (replay,) = Replayer(LOCKS).replay(tmp_path / "trace")
     assert (replay.verdict, replay.steps) == (ReplayVerdict.CONFORMS, 5)
@@ -272,7 +272,7 @@ def test_a_trace_that_is_cut_short(tmp_path: Path) -> None:
 
 
 def test_a_file_damaged_after_it_diverged(tmp_path: Path) -> None:
-    text = "".join(as_text(renamed(behaviour(ROUND), 3, "Leave")))
+    text = "".join(trace_as_tlc_text(renamed(behaviour(ROUND), 3, "Leave")))
     (tmp_path / "trace").write_text(text.replace("State 5: <Leave>", "State 3: <Leave>"))
     (replay,) = Replayer(LOCKS).replay(tmp_path / "trace")
     assert (replay.verdict, replay.diverged_at) == (ReplayVerdict.DIVERGES, 3)
@@ -281,7 +281,7 @@ def test_a_file_damaged_after_it_diverged(tmp_path: Path) -> None:
 
 def test_traces_after_one_that_diverges(tmp_path: Path) -> None:
     traces = [behaviour(ROUND), renamed(behaviour(ROUND), 3, "Leave"), changed(behaviour(ROUND), 2, "_losses", "{}")]
-    texts = ["".join(as_text(trace)) for trace in (*traces, behaviour(ROUND[:2]))]
+    texts = ["".join(trace_as_tlc_text(trace)) for trace in (*traces, behaviour(ROUND[:2]))]
     (tmp_path / "trace").write_text("".join(texts) + "2 states generated\nState 9: <Leave>\n")
     replays = list(Replayer(LOCKS).replay(tmp_path / "trace"))
     assert [replay.verdict for replay in replays] == ["conforms", "diverges", "unreadable", "conforms", "unreadable"]

@@ -14,7 +14,7 @@ from typing import TypeVar
 from kraftcheck.spec.tla.text import sort_in_tlc_order, tla_value_of_enum_member, tuple_or_map_of_function
 from kraftcheck.spec.values import Map, ModelValue, Record, Symbol, Value, escape_invisible, field_names, field_values
 from kraftcheck.traces.parsing import Json, JsonError, TraceFileReader, json_errors_as_trace_errors
-from kraftcheck.traces.trace import Ending, JsonFormat, Trace, TraceEnd, TraceEvent, TraceHead, TraceState
+from kraftcheck.traces.trace import InfiniteEnding, JsonFormat, Trace, TraceEnd, TraceEvent, TraceHead, TraceState
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ def _trace_events(file: str, document: dict[str, Json]) -> Iterator[TraceEvent]:
     yield TraceHead(file, 0, ITF, _string_field_or_none(meta, "violated"))
     for index, state in enumerate(states):
         yield _read_state(reader, index, state, variables, known)
-    yield TraceEnd(_ending_from_loop_index(document.get("loop"), len(states)))
+    yield TraceEnd(_infinite_ending_from_loop_index(document.get("loop"), len(states)))
 
 
 def _read_state(reader: _ItfReader, index: int, state: Json, variables: list[str], known: set[str]) -> TraceState:
@@ -79,12 +79,12 @@ def _read_state(reader: _ItfReader, index: int, state: Json, variables: list[str
     return TraceState(index + 1, values, _string_field_or_none(about, "action") if index else None)
 
 
-def _ending_from_loop_index(loop: Json, states: int) -> Ending | None:
+def _infinite_ending_from_loop_index(loop: Json, states: int) -> InfiniteEnding | None:
     if loop is None:
         return None
     if type(loop) is not int or not 0 <= loop < states:
         raise JsonError(f"{loop!r} in 'loop'", f"the index of a state, 0 to {states - 1}")
-    return Ending(loop + 1) if loop < states - 1 else Ending()
+    return InfiniteEnding(loop + 1) if loop < states - 1 else InfiniteEnding()
 
 
 class _ItfReader:

@@ -26,9 +26,9 @@ from kraftcheck.traces.formats.tlc_log import (
 )
 from kraftcheck.traces.parsing import DEFAULT_LIMIT_BYTES, Json, TraceError, TraceFileReader, ValueCache
 from kraftcheck.traces.trace import (
-    Ending,
+    ActionLocation,
+    InfiniteEnding,
     JsonFormat,
-    Location,
     Trace,
     TraceEnd,
     TraceEvent,
@@ -71,7 +71,7 @@ def read_states(
         if open_state is not None:
             if text.take(number, line):
                 continue
-            yield _finished_state(source, text, open_state)
+            yield _parse_finished_state(source, text, open_state)
             is_empty, open_state = False, None
         if not line:
             continue
@@ -84,12 +84,12 @@ def read_states(
         text.end_value()
         if is_empty or not source.ends_in_newline:
             raise source.at_end("the rest of the state, and an empty line")
-        yield _finished_state(source, text, open_state)
+        yield _parse_finished_state(source, text, open_state)
     elif is_empty:
         raise source.at_end("'State 1:'")
 
 
-def _finished_state(source: TraceFileReader, text: StateTextReader, number: int) -> TraceState:
+def _parse_finished_state(source: TraceFileReader, text: StateTextReader, number: int) -> TraceState:
     text.end_value()
     if not text.variables:
         raise source.error("a state without variables", "'/\\ name = value'", line=text.line + 1)
@@ -207,7 +207,7 @@ def _unescaped_dot_label(label: str) -> str:
 
 
 LOCATION_FIELDS = ("beginLine", "beginColumn", "endLine", "endColumn", "module")
-"""The fields of an action's location, in the order of `Location`."""
+"""The fields of an action's location, in the order of `ActionLocation`."""
 
 
 def events_of_counterexample_record(source: TraceFileReader, record: Any, line: int) -> Iterator[TraceEvent]:
@@ -227,7 +227,7 @@ def _states_and_end_of_record(record: Any, line: int) -> tuple[list[TraceState],
     if len(states) != last:
         raise ValueError("two states with the same number")
     end = TraceEnd()
-    arrivals: dict[int, tuple[str | None, Location | None]] = {1: (None, None)}
+    arrivals: dict[int, tuple[str | None, ActionLocation | None]] = {1: (None, None)}
     for (before, source), action, (after, target) in record["action"]:
         if (source, target) != (states[before], states[after]):
             raise ValueError("a step whose states differ from the states with its numbers")
@@ -235,7 +235,9 @@ def _states_and_end_of_record(record: Any, line: int) -> tuple[list[TraceState],
             arrivals[after] = _action_name_and_location(action)
         elif before == last and 1 <= after <= before and end.ending is None:
             name, location = _action_name_and_location(action)
-            end = TraceEnd(Ending() if after == last and name is None else Ending(after, name, location))
+            end = TraceEnd(
+                InfiniteEnding() if after == last and name is None else InfiniteEnding(after, name, location)
+            )
         else:
             raise ValueError("a step that leads neither to the next state nor back from the last state")
     if not states or len(arrivals) != last:
@@ -247,14 +249,14 @@ def _states_and_end_of_record(record: Any, line: int) -> tuple[list[TraceState],
 
 
 def _state_of_counterexample_record(
-    number: int, variables: Any, action: str | None, location: Location | None, line: int
+    number: int, variables: Any, action: str | None, location: ActionLocation | None, line: int
 ) -> TraceState:
     if not isinstance(variables, Mapping) or not variables:
         raise TypeError("a state that is no record of variables")
     return TraceState(number, variables, action, location=location, line=line)
 
 
-def _action_name_and_location(record: Mapping[str, Any]) -> tuple[str | None, Location | None]:
+def _action_name_and_location(record: Mapping[str, Any]) -> tuple[str | None, ActionLocation | None]:
     name, _, _ = parse_action_label(record["name"])
     place = record.get("location")
     if not place:
@@ -279,13 +281,13 @@ class _CounterexampleJsonFormat(JsonFormat):
         yield from events_of_counterexample_record(source, document.get("counterexample", document), 1)
 
     def document(self, trace: Trace) -> dict[str, Json]:
-        return as_json(trace)
+        return trace_as_tlc_json(trace)
 
 
 TLC_JSON = _CounterexampleJsonFormat("TLC -dumpTrace json")
 
 
-def as_json(trace: Trace) -> dict[str, Json]:
+def trace_as_tlc_json(trace: Trace) -> dict[str, Json]:
     """Return a trace as the untyped JSON of TLC's ``-dumpTrace json``."""
     states: list[list[Json]] = []
     for state in trace.states:
@@ -301,7 +303,7 @@ def as_json(trace: Trace) -> dict[str, Json]:
     return {"counterexample": {"action": steps, "state": states}, "vars": list(trace.states[0].variables)}
 
 
-def _action_as_json(name: str | None, location: Location | None) -> dict[str, Json]:
+def _action_as_json(name: str | None, location: ActionLocation | None) -> dict[str, Json]:
     place = {"location": dict(zip(LOCATION_FIELDS, location, strict=True))} if location else {}
     return {"name": name or "UnnamedAction", **place}
 
@@ -379,7 +381,7 @@ class _ToolboxFormat(TraceFormat):
             except (TypeError, ValueError, KeyError, AttributeError):
                 expected = "records of '_TEAction' and the variables, in the order of their positions"
                 raise source.error("something else", expected, line=line) from None
-            yield TraceEnd(Ending(int(last[1]) if last[1] else None) if last else None)
+            yield TraceEnd(InfiniteEnding(int(last[1]) if last[1] else None) if last else None)
 
 
 def _toolbox_states(records: Any, line: int) -> Iterator[TraceState]:

@@ -13,7 +13,16 @@ from functools import lru_cache
 from kraftcheck.spec.tla.text import TlcVersionStyle, format_value
 from kraftcheck.spec.values import Value
 from kraftcheck.traces.parsing import TraceError, TraceFileReader, ValueCache
-from kraftcheck.traces.trace import Ending, Location, Trace, TraceEnd, TraceEvent, TraceFormat, TraceHead, TraceState
+from kraftcheck.traces.trace import (
+    ActionLocation,
+    InfiniteEnding,
+    Trace,
+    TraceEnd,
+    TraceEvent,
+    TraceFormat,
+    TraceHead,
+    TraceState,
+)
 
 LONGEST_VALUE = 4 * 2**20
 """Maximum length of one variable's text, in characters."""
@@ -147,7 +156,7 @@ def begins_variable_conjunct(line: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def parse_action_label(label: str) -> tuple[str | None, str | None, Location | None]:
+def parse_action_label(label: str) -> tuple[str | None, str | None, ActionLocation | None]:
     """Parse the text between ``<`` and ``>`` of a heading: the name of an action, its parameters and its location.
 
     >>> parse_action_label("Vote(n1,n2) line 7, col 3 to line 9, col 20 of module Raft")
@@ -162,10 +171,10 @@ def parse_action_label(label: str) -> tuple[str | None, str | None, Location | N
     return (None if name in _PLACEHOLDER_NAMES else name), parameters and parameters[1:-1], location
 
 
-def location_from_numbers(numbers: Iterable[str | int], module: str) -> Location:
+def location_from_numbers(numbers: Iterable[str | int], module: str) -> ActionLocation:
     """Return the location in a module for four numbers and the module's name."""
     first_line, first_column, last_line, last_column = map(int, numbers)
-    return Location(first_line, first_column, last_line, last_column, module)
+    return ActionLocation(first_line, first_column, last_line, last_column, module)
 
 
 _STATE_HEADING = re.compile(r"(State )?(\d{1,9}):(?: <(.*)>| (Stuttering))?\s*")
@@ -206,7 +215,7 @@ class _LogFormat(TraceFormat):
         return _LogReader(source, cache).events()
 
     def write(self, trace: Trace) -> Iterator[str]:
-        yield from as_text(trace)
+        yield from trace_as_tlc_text(trace)
         if trace.complete and trace.ending is None:  # marks the trace as complete
             yield f"The trace ends in state {trace.states[-1].number}.\n"
 
@@ -311,7 +320,7 @@ class _LogReader:
         if heading[4]:
             if self._last is None or int(heading[2]) != expected:
                 raise self._source.error(f"'{heading[0]}'", f"state {expected}")
-            yield from self._end(Ending())
+            yield from self._end(InfiniteEnding())
             return
         number_shown = int(heading[2])
         if number_shown == 1 or self._last is None:  # a pasted log may begin in the middle or omit states
@@ -329,7 +338,7 @@ class _LogReader:
             raise self._source.error(f"'{back[0][:40]}'", expected)
         action, _, location = parse_action_label(back[2] or back[4] or "")
         self._last = None
-        return TraceEnd(Ending(number, action, location))
+        return TraceEnd(InfiniteEnding(number, action, location))
 
     def _error(self, number: int, message: str) -> Iterator[TraceEvent]:
         self._tool_error = False  # only the first line of a message is needed
@@ -388,7 +397,7 @@ class _LogReader:
             expected = "all variables in every state, or what changed in every state"
             raise self._source.error(found, expected, line=self._text.line)
 
-    def _end(self, ending: Ending | None = None) -> Iterator[TraceEvent]:
+    def _end(self, ending: InfiniteEnding | None = None) -> Iterator[TraceEvent]:
         if self._last is not None:
             self._last = None
             yield TraceEnd(ending)
@@ -407,7 +416,7 @@ class _LogReader:
             yield self._state()
 
 
-def as_text(trace: Trace, *, style: TlcVersionStyle = "tlc", sort: bool = True) -> Iterator[str]:
+def trace_as_tlc_text(trace: Trace, *, style: TlcVersionStyle = "tlc", sort: bool = True) -> Iterator[str]:
     """Yield the text of a trace as TLC prints it, state by state."""
     trace.require_types()
     problem = trace.problem or (f"Invariant {trace.violated} is violated." if trace.violated else None)
@@ -434,6 +443,6 @@ def state_text(variables: Mapping[str, Value], *, style: TlcVersionStyle = "tlc"
     return "\n".join(f"{mark}{name} = {text}" for name, text in texts.items())
 
 
-def _heading_label(action: str | None, parameters: str | None, location: Location | None) -> str:
+def _heading_label(action: str | None, parameters: str | None, location: ActionLocation | None) -> str:
     name = action or "Action"
     return name + (f"({parameters})" if parameters is not None else "") + (f" {location}" if location else "")

@@ -292,7 +292,7 @@ TASKS_A_CORE = 4
 
 
 @dataclass
-class Summary:
+class PipelineSummary:
     """The summary of the tables after a run."""
 
     files: int = 0  # files of all runs; `new_files` of this run
@@ -313,7 +313,7 @@ class Summary:
         output.keep_summary(asdict(self))
 
     @classmethod
-    def kept(cls, output: PipelineFolder) -> Summary | None:
+    def kept(cls, output: PipelineFolder) -> PipelineSummary | None:
         """Return the stored summary of a folder for a run without new files; None if the folder has none."""
         note = output.kept_summary()
         if note is None:
@@ -335,7 +335,7 @@ class BatchRunner(Protocol_):
     def write(self, batch: int, files: list[InputFile]) -> None:
         """Write the tables of some files into the staging folders."""
 
-    def summary(self, new_files: int) -> Summary:
+    def summary(self, new_files: int) -> PipelineSummary:
         """Write the coverage table, and return the summary of all files that count."""
 
     def cancel(self) -> None:
@@ -371,7 +371,7 @@ class Pipeline:
         self._runner = runner
         self._output = output
 
-    def run(self, inputs: Iterable[InputFile], report: Callable[[int], None] | None = None) -> Summary:
+    def run(self, inputs: Iterable[InputFile], report: Callable[[int], None] | None = None) -> PipelineSummary:
         """Replay the new files and return the summary of all files."""
         with InterruptHandler(self._runner.cancel) as interruption:
             try:
@@ -386,7 +386,7 @@ class Pipeline:
 
     def _run(
         self, inputs: Iterable[InputFile], report: Callable[[int], None] | None, interruption: InterruptHandler
-    ) -> Summary:
+    ) -> PipelineSummary:
         done, output = self._output.done(), self._output
         new = [file for file in inputs if file not in done]
         at_once = self._runner.files_a_batch

@@ -12,7 +12,7 @@ from kraftcheck.traces.pipeline.driver import (
     TASKS_A_CORE,
     InputFile,
     PipelineFolder,
-    Summary,
+    PipelineSummary,
     partition_by_size,
 )
 from kraftcheck.traces.pipeline.rows import COMBINED_COLUMNS, TABLE_COLUMNS
@@ -66,7 +66,7 @@ class SparkRunner:
         spark = self._cluster.spark
         return spark.createDataFrame(spark.sparkContext.parallelize(paths, tasks), "path string")
 
-    def summary(self, new_files: int) -> Summary:
+    def summary(self, new_files: int) -> PipelineSummary:
         """Write the coverage table, and return the summary of all files that count."""
         return write_coverage_and_summarise(self._output, self._protocol, new_files)
 

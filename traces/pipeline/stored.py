@@ -20,7 +20,13 @@ from kraftcheck.explorer.cluster import SparkApplication, convert_spark_errors
 from kraftcheck.persistence.folder import BatchNote
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.traces.pipeline.driver import FILES_A_BATCH, MOST_FILES_A_BATCH, MOST_SHOWN_PROBLEMS, InputFile, Summary
+from kraftcheck.traces.pipeline.driver import (
+    FILES_A_BATCH,
+    MOST_FILES_A_BATCH,
+    MOST_SHOWN_PROBLEMS,
+    InputFile,
+    PipelineSummary,
+)
 from kraftcheck.traces.pipeline.frames import replayed_rows, select_table_rows
 from kraftcheck.traces.pipeline.rows import COMBINED_COLUMNS, TABLE_COLUMNS
 
@@ -147,7 +153,7 @@ class SparkTableRunnerAndStore:
         names = [column.split(" ")[0] for column in columns.split(", ")]
         self._noted += [{"batch": batch, **dict(zip(names, note, strict=True))} for note in noted]
 
-    def summary(self, new_files: int) -> Summary:
+    def summary(self, new_files: int) -> PipelineSummary:
         """Return the summary of the inputs, each as it was last replayed."""
         from pyspark.sql import functions as f
 
@@ -171,7 +177,7 @@ class SparkTableRunnerAndStore:
 
 def _summary_of_tables(
     traces: DataFrame, steps: DataFrame, errors: DataFrame, protocol: Protocol, **counts: int
-) -> Summary:
+) -> PipelineSummary:
     """Return the summary of tables."""
     totals: dict[str, int] = dict.fromkeys([*protocol.actions, *protocol.network.own_actions()], 0)
     for row in steps.where("action is not null").groupBy("action").count().collect():
@@ -180,7 +186,7 @@ def _summary_of_tables(
     wrong = traces.where("verdict in ('diverges', 'refuted')")
     diverging = wrong.select("file", "index", "diverged_step", "reason")
     unreadable = errors.orderBy("file", "index").select("file", "line", "column", "message")
-    return Summary(
+    return PipelineSummary(
         traces=sum(verdicts.values()),
         steps=sum(totals.values()),
         verdicts=dict(sorted(verdicts.items())),

@@ -35,7 +35,7 @@ from kraftcheck.traces.pipeline.driver import (
     TASKS_A_CORE,
     InputFile,
     PipelineFolder,
-    Summary,
+    PipelineSummary,
     identity_digest,
     identity_of_output,
     input_file_or_none,
@@ -196,7 +196,7 @@ class PoolRunner:
         prepare = partial(_prepare_worker, self._protocol, self._arguments)
         return ProcessPoolExecutor(self.workers, get_context("fork"), initializer=prepare)
 
-    def summary(self, new_files: int) -> Summary:
+    def summary(self, new_files: int) -> PipelineSummary:
         """Write the coverage table, and return the summary of all files that count."""
         return write_coverage_and_summarise(self._output, self._protocol, new_files)
 
@@ -239,7 +239,7 @@ def _replay_files_to_tables(staging: dict[str, str], part: int, paths: list[str]
     writer.close()
 
 
-def write_coverage_and_summarise(folder: PipelineFolder, protocol: Protocol, new_files: int) -> Summary:
+def write_coverage_and_summarise(folder: PipelineFolder, protocol: Protocol, new_files: int) -> PipelineSummary:
     """Write the coverage table, and return the summary of all files that count; one batch is in memory at a time."""
     totals = dict.fromkeys([*protocol.actions, *protocol.network.own_actions()], 0)
     verdicts = Counter[str]()
@@ -267,7 +267,7 @@ def write_coverage_and_summarise(folder: PipelineFolder, protocol: Protocol, new
     ):
         errors += len(part)
         unreadable = _merge_first_problem_rows(unreadable, part)
-    return Summary(
+    return PipelineSummary(
         files=folder.counted(),
         new_files=new_files,
         traces=traces,

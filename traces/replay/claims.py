@@ -34,7 +34,7 @@ from kraftcheck.spec.language.protocol import DEADLOCK, Protocol
 from kraftcheck.spec.language.semantics import CandidateStep, Semantics, Transition, satisfies_fairness_predicate
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import truncate_text
-from kraftcheck.traces.trace import Ending, TraceHead
+from kraftcheck.traces.trace import InfiniteEnding, TraceHead
 
 
 class LassoFormulaEvaluator:
@@ -240,7 +240,7 @@ class ClaimEvaluator:
         return all(semantics.step_satisfies(prop, before, step) for step in steps)
 
     def judge(
-        self, semantics: Semantics, ending: Ending | None, *, is_cut: bool = False, has_gaps: bool = False
+        self, semantics: Semantics, ending: InfiniteEnding | None, *, is_cut: bool = False, has_gaps: bool = False
     ) -> ClaimWithVerdict | None:
         """Return the claim with its verdict; None for a trace without a claim. A cut trace lacks its end."""
         claim = self._judged(semantics, ending)
@@ -252,7 +252,7 @@ class ClaimEvaluator:
             return claim._replace(verdict=ClaimVerdict.UNKNOWN, says="the trace leaves states out")
         return claim
 
-    def _judged(self, semantics: Semantics, ending: Ending | None) -> ClaimWithVerdict | None:
+    def _judged(self, semantics: Semantics, ending: InfiniteEnding | None) -> ClaimWithVerdict | None:
         if self._failed is not None:
             return self._assertion(semantics, self._failed)
         if self._name == DEADLOCK and self._prop is None:
@@ -273,7 +273,7 @@ class ClaimEvaluator:
             return ClaimWithVerdict("a deadlock", ClaimVerdict.SHOWN, "nothing is enabled in its last state")
         return ClaimWithVerdict("a deadlock", ClaimVerdict.REFUTED, f"{step.action} is enabled in its last state")
 
-    def _violation(self, semantics: Semantics, ending: Ending | None, name: str) -> ClaimWithVerdict:
+    def _violation(self, semantics: Semantics, ending: InfiniteEnding | None, name: str) -> ClaimWithVerdict:
         prop, what = self._prop, f"a violation of {name}"
         if prop is None:
             return ClaimWithVerdict(what, ClaimVerdict.UNKNOWN, f"{self.protocol.name()} has no property {name}")
@@ -292,7 +292,7 @@ class ClaimEvaluator:
         says = f"the step to {where} breaks {name}" if prop.over_steps else f"{name} is false in {where}"
         return ClaimWithVerdict(what, ClaimVerdict.SHOWN, says, self._false_in == self._last)
 
-    def _lasso(self, semantics: Semantics, ending: Ending, prop: Property, what: str) -> ClaimWithVerdict:
+    def _lasso(self, semantics: Semantics, ending: InfiniteEnding, prop: Property, what: str) -> ClaimWithVerdict:
         """Evaluate a lasso: whether it is fair and violates the temporal property.
 
         Bounds may belong to the specification or not. The reading in favour of the claim decides.

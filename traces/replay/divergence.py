@@ -19,7 +19,7 @@ MOST_PLACE_CHARACTERS = 96
 """Maximum length of an argument in a path."""
 
 
-class Difference(NamedTuple):
+class VariableDifference(NamedTuple):
     """A difference between two states at a path."""
 
     path: str  # the variable with arguments and fields, such as `log[n1][2].epoch`
@@ -39,7 +39,7 @@ class Difference(NamedTuple):
 
 def variable_differences(
     trace: Mapping[str, Value], protocol: Mapping[str, Value], names: Mapping[Value, str] | None = None
-) -> list[Difference]:
+) -> list[VariableDifference]:
     r"""Return the differences between two states.
 
     >>> from kraftcheck.spec.tla.text import parse_value
@@ -49,7 +49,7 @@ def variable_differences(
     x[n1].s: n2 is missing in the trace
     """
     comparison = _DifferenceFinder(names or {})
-    found: list[Difference] = []
+    found: list[VariableDifference] = []
     for name in dict.fromkeys((*protocol, *trace)):
         if name in trace and name in protocol:
             found += comparison.between(name, trace[name], protocol[name])
@@ -82,12 +82,12 @@ class _DifferenceFinder:
             return Map([(self._named(key), self._named(item)) for key, item in value.items()])
         return value
 
-    def difference(self, path: str, trace: Value, protocol: Value, *, is_element: bool = False) -> Difference:
+    def difference(self, path: str, trace: Value, protocol: Value, *, is_element: bool = False) -> VariableDifference:
         """Return a difference; None stands for a missing value."""
         texts = [None if value is None else self.text(value) for value in (trace, protocol)]
-        return Difference(path, texts[0], texts[1], is_element)
+        return VariableDifference(path, texts[0], texts[1], is_element)
 
-    def between(self, path: str, trace: Value, protocol: Value) -> Iterator[Difference]:
+    def between(self, path: str, trace: Value, protocol: Value) -> Iterator[VariableDifference]:
         """Yield the differences between two values at a path."""
         if trace is protocol or (type(trace) is type(protocol) and trace == protocol):
             return
@@ -100,7 +100,7 @@ class _DifferenceFinder:
             return
         yield self.difference(path, trace, protocol)
 
-    def _functions(self, path: str, trace: Value, protocol: Value) -> Iterator[Difference]:
+    def _functions(self, path: str, trace: Value, protocol: Value) -> Iterator[VariableDifference]:
         theirs, ours = _function_as_mapping(trace), _function_as_mapping(protocol)
         more, less = [key for key in theirs if key not in ours], [key for key in ours if key not in theirs]
         for key in sort_in_tlc_order(key for key in ours if key in theirs):
@@ -115,7 +115,7 @@ class _DifferenceFinder:
             else:
                 yield self.difference(path + self._place(near, ours), None, ours[near])
 
-    def _sets(self, path: str, trace: frozenset[Value], protocol: frozenset[Value]) -> Iterator[Difference]:
+    def _sets(self, path: str, trace: frozenset[Value], protocol: frozenset[Value]) -> Iterator[VariableDifference]:
         for element, near in self._paired(list(trace - protocol), list(protocol - trace)):
             if element is not None and near is not None:
                 yield from self.between(f"{path}{{{self._short(near)}}}", element, near)
@@ -206,7 +206,9 @@ class Divergence:
     action: str | None  # the action in the trace, if any
     headline: str  # the problem as one sentence, without the differences
     nearest: str | None = None  # the protocol's step to the most similar state, if any
-    differences: tuple[Difference, ...] = ()  # from the target of the nearest step, or from the nearest initial state
+    differences: tuple[
+        VariableDifference, ...
+    ] = ()  # from the target of the nearest step, or from the nearest initial state
     enabled: tuple[EnabledActionWithStepTexts, ...] = ()  # the enabled actions in the state before
     disabled: tuple[ActionExplanation, ...] = ()  # why the trace's action is disabled; none if it is enabled or unknown
     theirs: str = "trace"  # the word for the state's source: "trace" or "dump"
@@ -301,7 +303,7 @@ class DivergenceExplainer:
         known = name is None or name in self._actions
         return "" if known else f" (there is no action of that name in {self._protocol.name()})"
 
-    def _differences(self, wanted: DivergingState, state: State) -> list[Difference]:
+    def _differences(self, wanted: DivergingState, state: State) -> list[VariableDifference]:
         if wanted.variables is None:
             return []
         return variable_differences(
@@ -310,7 +312,7 @@ class DivergenceExplainer:
 
     def _nearest(
         self, wanted: DivergingState, steps: Sequence[Transition]
-    ) -> tuple[Transition | None, list[Difference]]:
+    ) -> tuple[Transition | None, list[VariableDifference]]:
         """Return the step to the most similar state, and the differences."""
         if wanted.variables is None or not steps:
             return None, []
@@ -344,14 +346,14 @@ def short_names_by_tla_replica_id(view: StateView, state: State) -> dict[Value, 
     return {view.encode(key): text_of(key) for key in ids}
 
 
-def _differences_text(found: Sequence[Difference], theirs: str) -> str:
+def _differences_text(found: Sequence[VariableDifference], theirs: str) -> str:
     """Return the first few differences as text."""
     texts = [_difference_text(difference, theirs) for difference in found[:MOST_SHOWN_DIFFERENCES]]
     more = len(found) - MOST_SHOWN_DIFFERENCES
     return "; ".join(texts) + (f"; and {more} more {'difference' if more == 1 else 'differences'}" if more > 0 else "")
 
 
-def _difference_text(difference: Difference, theirs: str) -> str:
+def _difference_text(difference: VariableDifference, theirs: str) -> str:
     trace, protocol = (
         truncate_text(text or "", MOST_VALUE_CHARACTERS) for text in (difference.trace, difference.protocol)
     )

@@ -59,7 +59,7 @@ def depth_set_place(keys: Any, words: Any, place: Any) -> Any:
 
 
 @inlined
-def full_array_or_turn_over_code(worker: Any, stack: Any, met: Any, top: Any, count: Any) -> Any:
+def depth_first_stop_code(worker: Any, stack: Any, met: Any, top: Any, count: Any) -> Any:
     """Return STACK_FULL, SET_FULL or TURN_OVER if an array may have no room for the next successors, else 0."""
     depths, most = stack.depths, len(worker.succ)
     if top + most >= len(depths) or depths[top - 1] + 1 >= len(worker.states):
@@ -135,7 +135,7 @@ def search_depth_first(
     while top > 0:
         stats[STATS_TOP], stats[STATS_COUNT] = top, count
         # Stop between two states: at the end of the turn, or before an array might have no room.
-        why = TURN_OVER if expanded >= turn else full_array_or_turn_over_code(worker, stack, met, top, count)
+        why = TURN_OVER if expanded >= turn else depth_first_stop_code(worker, stack, met, top, count)
         if why:
             return why
         # The state on top becomes the end of the path.

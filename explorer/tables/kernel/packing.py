@@ -7,7 +7,7 @@ hides is in no field.
 
 Threads intern contents in parallel without locks. A thread writes the contents to a place of its own, then
 publishes that place in the hash table by compare-and-swap. Each thread first reserves room for its batch
-(`try_reserve_cluster_room`).
+(`try_reserve_column_cluster_room`).
 
 Source: A. Laarman, J. van de Pol, M. Weber, "Parallel Recursive State Compression for Free" (2011).
 """
@@ -209,13 +209,13 @@ def column_value_code(t: Any, packing: Any, column: Any, held: Any) -> Any:
 
 
 @inlined
-def cluster_home(table: Any, short: Any) -> Any:
+def column_cluster_home(table: Any, short: Any) -> Any:
     """Return the home place of a hash of `CLUSTER_HASH_BITS` bits in a table whose length is a power of two."""
     return np.int64((np.uint64(short) * np.uint64(len(table))) >> np.uint64(CLUSTER_HASH_BITS))
 
 
 @inlined
-def cluster_hash(packing: Any, f: Any, rows: Any, row: Any, column: Any) -> Any:
+def column_cluster_hash(packing: Any, f: Any, rows: Any, row: Any, column: Any) -> Any:
     """Return the hash of a cluster's contents in the state rows[row, column:], or ALL_ZERO_HASH."""
     h, some = np.uint64(f), np.int64(0)
     for k in range(packing.firsts[f], packing.firsts[f + 1]):
@@ -226,7 +226,7 @@ def cluster_hash(packing: Any, f: Any, rows: Any, row: Any, column: Any) -> Any:
 
 
 @inlined
-def entry_holds_cluster_contents(t: Any, packing: Any, entry: Any, f: Any, rows: Any, row: Any, column: Any) -> Any:
+def entry_holds_column_cluster(t: Any, packing: Any, entry: Any, f: Any, rows: Any, row: Any, column: Any) -> Any:
     """Return whether a hash-table entry holds the contents that cluster `f` has in state rows[row, column:]."""
     at, first = entry & CLUSTER_ITEM_MASK, packing.firsts[f]
     same = t.cluster_items[at] == f
@@ -236,7 +236,7 @@ def entry_holds_cluster_contents(t: Any, packing: Any, entry: Any, f: Any, rows:
 
 
 @jit
-def append_cluster_contents(t: Any, packing: Any, f: Any, rows: Any, row: Any, column: Any, short: Any) -> Any:
+def append_column_cluster_contents(t: Any, packing: Any, f: Any, rows: Any, row: Any, column: Any, short: Any) -> Any:
     """Write the contents of cluster `f` with the next id; return their entry, which is not yet published."""
     first, last = packing.firsts[f], packing.firsts[f + 1]
     at = add_atomically(t.meta, codes.META_CLUSTER_ITEMS, codes.CLUSTER_HEAD_SIZE + last - first)
@@ -248,28 +248,28 @@ def append_cluster_contents(t: Any, packing: Any, f: Any, rows: Any, row: Any, c
 
 
 @inlined
-def intern_cluster_contents(t: Any, packing: Any, f: Any, rows: Any, row: Any, column: Any, short: Any) -> Any:
+def intern_column_cluster_contents(t: Any, packing: Any, f: Any, rows: Any, row: Any, column: Any, short: Any) -> Any:
     """Return the id of the contents of cluster `f`, given their hash; intern new contents in reserved room."""
     if short == ALL_ZERO_HASH:
         return np.int64(0)
-    i, own = cluster_home(t.cluster_table, short), np.int64(0)
+    i, own = column_cluster_home(t.cluster_table, short), np.int64(0)
     while True:
         entry = t.cluster_table[i]
         if entry == 0:
             if own == 0:
-                own = append_cluster_contents(t, packing, f, rows, row, column, short)
+                own = append_column_cluster_contents(t, packing, f, rows, row, column, short)
             entry = compare_and_swap(t.cluster_table, i, 0, own)
             if entry == 0:
                 entry = own
         if np.int64(np.uint64(entry) >> np.uint64(CLUSTER_HASH_BITS)) == short and (
-            entry == own or entry_holds_cluster_contents(t, packing, entry, f, rows, row, column)
+            entry == own or entry_holds_column_cluster(t, packing, entry, f, rows, row, column)
         ):
             return np.int64(t.cluster_items[(entry & CLUSTER_ITEM_MASK) + 1])
         i = (i + 1) & (len(t.cluster_table) - 1)
 
 
 @inlined
-def lacks_cluster_room(t: Any, packing: Any, states: Any) -> Any:
+def lacks_column_cluster_room(t: Any, packing: Any, states: Any) -> Any:
     """Return whether a table must grow to hold the contents of `states` more states; record the table to grow."""
     grow = np.int64(0)
     if 2 * (t.meta[codes.META_CLUSTERS] + states * packing.clusters[0]) > len(t.cluster_table):
@@ -282,29 +282,29 @@ def lacks_cluster_room(t: Any, packing: Any, states: Any) -> Any:
 
 
 @inlined
-def try_reserve_cluster_room(t: Any, packing: Any, states: Any) -> Any:
+def try_reserve_column_cluster_room(t: Any, packing: Any, states: Any) -> Any:
     """Reserve room for the contents of `states` states; return False without room, or where ids outgrow their field."""
     taken = add_atomically(t.meta, codes.META_CLUSTER_ROOM, states) + states + SPARE_CLUSTER_ROOM_STATES
-    fits = not lacks_cluster_room(t, packing, taken)
+    fits = not lacks_column_cluster_room(t, packing, taken)
     for f in range(packing.clusters[0]):
         fits &= (t.cluster_counts[f] + taken) >> packing.width[f] == 0
     if not fits:
-        release_cluster_room(t, states)
+        release_column_cluster_room(t, states)
     return fits
 
 
 @inlined
-def release_cluster_room(t: Any, states: Any) -> None:
+def release_column_cluster_room(t: Any, states: Any) -> None:
     """Release reserved room for the contents of `states` states."""
     add_atomically(t.meta, codes.META_CLUSTER_ROOM, -states)
 
 
 @jit
-def rehash_clusters(old: Any, new: Any) -> None:
+def rehash_column_clusters(old: Any, new: Any) -> None:
     """Copy every entry of the hash table to a larger, empty one."""
     for n in range(len(old)):
         if old[n] != 0:
-            i = cluster_home(new, np.int64(np.uint64(old[n]) >> np.uint64(CLUSTER_HASH_BITS)))
+            i = column_cluster_home(new, np.int64(np.uint64(old[n]) >> np.uint64(CLUSTER_HASH_BITS)))
             while new[i] != 0:
                 i = (i + 1) & (len(new) - 1)
             new[i] = old[n]

@@ -56,7 +56,7 @@ from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Map, Record, Value, field_names, field_types, typed_key, with_fields
 
 
-class RecordWithFieldQueries(NamedTuple):
+class PartlyReadRecord(NamedTuple):
     """A record whose fields are read: the queries that read it, and the query of the whole with its answer."""
 
     record: Record
@@ -128,7 +128,7 @@ class ReadLog:
         value = interner.shared.values[index][answer]
         if self.by_field and index in interner.shared.records:
             whole, queries = ((codes.SHARED, column, 0), answer), interner.shared.queries[index]
-            source = RecordWithFieldQueries(value, queries, answer, codes.SHARED_QUERY, column, whole)
+            source = PartlyReadRecord(value, queries, answer, codes.SHARED_QUERY, column, whole)
             self._ask(source, CLASS_QUERY_KEY, type)  # its answer also decides whether the value is a record
             if isinstance(value, Record):
                 self.used_proxies = True
@@ -276,12 +276,12 @@ class ReadLog:
             given[read.name] = Map((key, value) for key, value in pairs if value is not NOT_PROJECTED)
         return given
 
-    def _local_source(self, role: int, local: int) -> RecordWithFieldQueries:
+    def _local_source(self, role: int, local: int) -> PartlyReadRecord:
         queries = self._interner.queries
         whole = (codes.LOCAL_QUERY, WHOLE_LOCAL_QUERY, role), queries.answer(WHOLE_LOCAL_QUERY, local)
-        return RecordWithFieldQueries(self._interner.locals[local], queries, local, codes.LOCAL_QUERY, role, whole)
+        return PartlyReadRecord(self._interner.locals[local], queries, local, codes.LOCAL_QUERY, role, whole)
 
-    def _read_field(self, source: RecordWithFieldQueries, outer: FieldPath, inner: FieldPath) -> RecordProxy | None:
+    def _read_field(self, source: PartlyReadRecord, outer: FieldPath, inner: FieldPath) -> RecordProxy | None:
         """Record the read of a field, or of the whole record at `outer`; return a proxy if the field is a record."""
         path = (*outer, *inner)
         if source.whole[0] in self.path or any(
@@ -300,7 +300,7 @@ class ReadLog:
         self._ask(source, ("field", *path), partial(_value_at_path, path))
         return None
 
-    def _ask(self, source: RecordWithFieldQueries, key: QueryKey, function: Callable[[Any], Value]) -> None:
+    def _ask(self, source: PartlyReadRecord, key: QueryKey, function: Callable[[Any], Value]) -> None:
         number = source.queries.number(key, function)
         self._note((source.kind, number, source.at), source.queries.answer(number, source.place))
 

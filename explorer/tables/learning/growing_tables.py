@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.native.arrays import reserve_zeroed_bytes
 from kraftcheck.explorer.tables.kernel import arrays, codes, interning, maps
-from kraftcheck.explorer.tables.kernel.packing import CLUSTER_ITEM_MASK, rehash_clusters
+from kraftcheck.explorer.tables.kernel.packing import CLUSTER_ITEM_MASK, rehash_column_clusters
 from kraftcheck.explorer.tables.kernel.tree_walk import MOST_JUMPS
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.state import Permutation
@@ -208,13 +208,13 @@ class GrowingTables(arrays.MemoTables):
 
     def _grow_cluster_items(self) -> None:
         if 2 * len(self.cluster_items) > CLUSTER_ITEM_MASK:
-            what = f"more than {CLUSTER_ITEM_MASK:,} entries of column groups"
+            what = f"more than {CLUSTER_ITEM_MASK:,} entries of column clusters"
             raise ProtocolError(f"{what}: the table engine is full; {LIMIT_ADVICE}")
         self._double("cluster_items")
 
     def _grow_clusters(self) -> None:
         larger = np.zeros(2 * len(self.cluster_table), np.int64)
-        rehash_clusters(self.cluster_table, larger)
+        rehash_column_clusters(self.cluster_table, larger)
         self.cluster_table = larger
 
     def _double(self, *names: str) -> None:

@@ -224,7 +224,7 @@ def enters_or_stays_in_epoch_state(before: Replica, after: Replica, expected: Ep
     return epoch_state(after) == expected and (epoch_state(before) != expected or after == before)
 
 
-def go_to_each_expected_voter(messages: Iterable[Record], expected: dict[Key, int]) -> bool:
+def reach_each_expected_voter_once(messages: Iterable[Record], expected: dict[Key, int]) -> bool:
     """Whether the messages go to the expected voters, one each, at their endpoints in the voter set."""
     places = sorted((str(m.dest), m.address) for m in messages)  # type: ignore[attr-defined]
     return places == sorted((str(key.id), endpoint) for key, endpoint in expected.items())

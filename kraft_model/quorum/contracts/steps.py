@@ -8,7 +8,6 @@ from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
     endpoint_of_voter_id,
     endpoints_of_other_voters,
     gives_up_pre_vote,
-    go_to_each_expected_voter,
     has_majority,
     has_uncommitted_voters,
     high_watermark_by_majority,
@@ -16,6 +15,7 @@ from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
     last_epoch_and_end,
     must_defer_change,
     own_voter_key_as_set,
+    reach_each_expected_voter_once,
     records_in_log,
     sends_next_fetch,
     sent_messages,
@@ -122,7 +122,7 @@ class QuorumContracts(MessageContracts):
         last, size = last_epoch_and_end(after.log)
         pre_vote = after.mode is Mode.PROSPECTIVE
         fields = after.epoch, pre_vote, after.key, last, size, after.id
-        if not go_to_each_expected_voter(votes, endpoints_of_other_voters(after) if is_new and stands else {}):
+        if not reach_each_expected_voter_once(votes, endpoints_of_other_voters(after) if is_new and stands else {}):
             return False
         if any((v.epoch, v.pre_vote, v.candidate, v.last_epoch, v.last_offset, v.source) != fields for v in votes):
             return False
@@ -500,18 +500,20 @@ def has_valid_leadership_announcements(before: Replica, after: Replica, step: St
     if any((m.epoch, m.source, m.endpoint) != (after.epoch, after.id, after.endpoint) for m in told):
         return False
     if after.mode is Mode.LEADER is not before.mode:
-        return go_to_each_expected_voter(told, endpoints_of_other_voters(after))
+        return reach_each_expected_voter_once(told, endpoints_of_other_voters(after))
     if not told:
         return True
     one = {told[0].voter: endpoints_of_other_voters(after).get(told[0].voter, 0)}
-    return (after, step.spends, len(step.sent)) == (before, ("retries",), 1) and go_to_each_expected_voter(told, one)
+    return (after, step.spends, len(step.sent)) == (before, ("retries",), 1) and reach_each_expected_voter_once(
+        told, one
+    )
 
 
 def has_valid_resignation_announcements(before: Replica, after: Replica, step: Step) -> bool:
     """Whether a leader sends EndQuorumEpoch to all other voters exactly when it resigns (KIP-595)."""
     ends = sent_messages(step, EndQuorumEpochRequest)
     resigns = after.mode is Mode.RESIGNED and (before.mode is not Mode.RESIGNED or ends_or_starts_process(step))
-    return go_to_each_expected_voter(ends, endpoints_of_other_voters(after) if resigns else {}) and all(
+    return reach_each_expected_voter_once(ends, endpoints_of_other_voters(after) if resigns else {}) and all(
         has_ordered_successors(before, after, m, step) for m in ends
     )
 

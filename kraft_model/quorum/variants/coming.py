@@ -31,7 +31,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Voters,
 )
 from kraftcheck.kraft_model.quorum.rules import Log, matching_voter, replica_keys
-from kraftcheck.kraft_model.quorum.starts import fetches
+from kraftcheck.kraft_model.quorum.starts import fetch_steps
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
 from kraftcheck.spec import (
     Map,
@@ -94,7 +94,7 @@ class RemovedLater(Quorum, variant="removed-later"):
             yield take("HandleFetchResponse", three, source=one)
         yield take("Join", three)
         yield take("HandleRemoveVoterRequest", one, source=three)
-        yield from fetches(two, one, times=2)
+        yield from fetch_steps(two, one, times=2)
         yield take("HandleJoinResponse", three)
 
     @step_invariant
@@ -305,7 +305,7 @@ class MetadataDowngraded(Quorum, variant="metadata-downgraded"):
         yield from self.elected()
         yield take("LowerLevel", one)
         for voter in (two, three):
-            yield from fetches(voter, one, times=2)
+            yield from fetch_steps(voter, one, times=2)
         yield take("TakeSnapshot", three)
 
     def can_read(self, me: Replica) -> bool:

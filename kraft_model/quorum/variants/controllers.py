@@ -28,7 +28,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Replica,
     Shared,
 )
-from kraftcheck.kraft_model.quorum.rules import matches_voter, resigned
+from kraftcheck.kraft_model.quorum.rules import matches_voter, resigned_replica
 from kraftcheck.spec import (
     Formula,
     ModelValue,
@@ -88,7 +88,7 @@ class QuorumWithControllers(Quorum, QuorumEpochs, variant="controllers"):
             after = self.with_log(me, (*me.log, Batch(me.epoch, (NoOp(),))), flushes=True).but(active=True)
             after, sends, puts = self.commits(after, shared)
             yield self.taken(me, after, *sends, consumes=False).put(**puts)
-        failure = self.taken(me, resigned(me), *self.resignation_requests(me), consumes=False)
+        failure = self.taken(me, resigned_replica(me), *self.resignation_requests(me), consumes=False)
         yield failure.spend("failed_writes") if self.can_write(me) else failure
 
     def can_write(self, me: ControllerReplica) -> bool:
@@ -110,10 +110,14 @@ class QuorumWithControllers(Quorum, QuorumEpochs, variant="controllers"):
     ) -> bool:
         """A failed write is counted, and its leader resigns with EndQuorumEpoch to the other voters (KAFKA-13148)."""
         if step.spends != ("failed_writes",):
-            return bool(step.spends or shared.cuts) or not _awaits_first_write(before) or after != resigned(before)
+            return (
+                bool(step.spends or shared.cuts) or not _awaits_first_write(before) or after != resigned_replica(before)
+            )
         told = {one.dest for one in step.sent if isinstance(one, EndQuorumEpochRequest)}
         others = {voter.key.id for voter in before.voters} - {before.id}
-        return _awaits_first_write(before) and after == resigned(before) and told == others and not step.consumes
+        return (
+            _awaits_first_write(before) and after == resigned_replica(before) and told == others and not step.consumes
+        )
 
     # Timers
 

@@ -28,7 +28,7 @@ from kraftcheck.kraft_model.quorum.records import (
     VoteRequest,
     VoteResponse,
 )
-from kraftcheck.kraft_model.quorum.rules import epoch_start, follower_replica, prospective, unattached
+from kraftcheck.kraft_model.quorum.rules import epoch_start, follower_replica, prospective_replica, unattached_replica
 from kraftcheck.kraft_model.quorum.voters import ChangeOutcome
 from kraftcheck.spec import Map, ModelValue, Record, Step, Steps, become, ordered
 
@@ -46,7 +46,7 @@ class VoteDroppedByProspective(Quorum, variant="vote-dropped-on-canvass"):
     """A voter that becomes prospective drops its vote of the epoch, and votes again (KAFKA-17641, KAFKA-17642)."""
 
     def asks_for_pre_votes(self, me: Replica) -> Replica:
-        return prospective(me, self.own_votes(me)).but(voted=Nil.NIL)
+        return prospective_replica(me, self.own_votes(me)).but(voted=Nil.NIL)
 
 
 class SecondVoteInEpoch(Quorum, variant="second-vote-in-epoch"):
@@ -80,7 +80,7 @@ class RestartedLeaderUnattached(Quorum, variant="restarted-leader-unattached"):
 
     def after_restart(self, me: Replica) -> Replica:
         back = super().after_restart(me)
-        return unattached(back.but(voted=Nil.NIL), back.epoch) if back.mode is Mode.RESIGNED else back
+        return unattached_replica(back.but(voted=Nil.NIL), back.epoch) if back.mode is Mode.RESIGNED else back
 
 
 class RestartedLeaderLeads(Quorum, variant="restarted-leader-leads"):
@@ -98,7 +98,7 @@ class ResignedStaysInEpoch(Quorum, variant="resigned-stays-in-epoch"):
     """A resigned leader stays in its epoch, where a peer names it as the leader to follow (KAFKA-18379)."""
 
     def after_resigning(self, me: Replica) -> Replica:
-        return unattached(me, me.epoch)
+        return unattached_replica(me, me.epoch)
 
     def is_consistent(self, me: Replica, leader: ModelValue | Nil, epoch: int) -> bool:
         return leader == me.id or super().is_consistent(me, leader, epoch)
@@ -131,7 +131,7 @@ class PreVoteRaisesEpoch(Quorum, variant="pre-vote-raises-epoch"):
 
     def asks_for_pre_votes(self, me: Replica) -> Replica:
         raised = me.but(epoch=me.epoch + 1, voted=Nil.NIL, ballot=frozenset(), leader=Nil.NIL)
-        return prospective(raised, self.own_votes(me))
+        return prospective_replica(raised, self.own_votes(me))
 
 
 class ProspectiveKeepsRoleInNewEpoch(Quorum, variant="prospective-goes-on"):
@@ -343,7 +343,7 @@ class EpochNotWritten(Quorum, variant="epoch-not-written"):
 
     def after_restart(self, me: Replica) -> Replica:
         last = me.log[-1].epoch if me.log else 0
-        return unattached(super().after_restart(me).but(voted=Nil.NIL, ballot=frozenset()), last)
+        return unattached_replica(super().after_restart(me).but(voted=Nil.NIL, ballot=frozenset()), last)
 
 
 # Responses

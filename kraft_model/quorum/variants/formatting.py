@@ -24,7 +24,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Voters,
 )
 from kraftcheck.kraft_model.quorum.rules import Log, permanently_down_replica
-from kraftcheck.kraft_model.quorum.starts import election_steps, fetches
+from kraftcheck.kraft_model.quorum.starts import election_steps, fetch_steps
 from kraftcheck.kraft_model.quorum.voters import controller_identities
 from kraftcheck.spec import Map, ModelValue, Step, Steps, bound, constant, internal, invariant, ordered, step_invariant
 from kraftcheck.spec.language.semantics import Take, scenario, take
@@ -174,7 +174,7 @@ class FormattedWithNewVoters(Quorum, variant="formatted-with-new-voters"):
         """Three voters: 2 has elected 1, which has committed its first batch; 3 has not heard of it yet."""
         one, two, _ = self.chosen(3)
         yield from election_steps(one, [two], others=1)
-        yield from fetches(two, one, times=1)
+        yield from fetch_steps(two, one, times=1)
         yield take("HandleFetchRequest", one, source=two)
 
     @invariant
@@ -237,7 +237,7 @@ class WaitsForClusterId(Quorum, variant="waits-for-cluster-id"):
         one, two, _ = self.chosen(3)
         yield from self.elected()
         yield take("ClientAppend", one)
-        yield from fetches(two, one, times=2)
+        yield from fetch_steps(two, one, times=2)
         yield take("LoseDisk", two)
         yield take("FetchFromBootstrapServer", two)
         for _ in range(2):

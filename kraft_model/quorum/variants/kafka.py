@@ -44,7 +44,7 @@ from kraftcheck.kraft_model.quorum.rules import (
     matching_voter,
     permanently_down_replica,
     replica_keys,
-    resigned,
+    resigned_replica,
 )
 from kraftcheck.kraft_model.quorum.variants.readings import (
     CaughtUpWithinTheHour,
@@ -153,11 +153,13 @@ class RefusesWhileItStops(Quorum):
         """Yield the step of a leader that resigns: where it rejects the request as resigned, the error is another."""
         if me.mode is not Mode.LEADER:
             return
-        for step in handle(resigned(me), request, shared):
+        for step in handle(resigned_replica(me), request, shared):
             refusals = [one for one in step.sent if getattr(one, "error", None) is Error.NOT_LEADER_OR_FOLLOWER]
             answers = [one.but(error=Error.BROKER_NOT_AVAILABLE) for one in refusals]
             if answers:
-                yield self.taken(me, resigned(me), *answers, *self.resignation_requests(me)).spend("resignations")
+                yield self.taken(me, resigned_replica(me), *answers, *self.resignation_requests(me)).spend(
+                    "resignations"
+                )
 
 
 VoterChangeRequest = UpdateVoterRequest | AddVoterRequest | RemoveVoterRequest

@@ -72,13 +72,13 @@ NOTICED: dict[str, dict[str, Noticed]] = {
         "RequestsSayWhatIsSo": Noticed(
             "smoke",
             "base.vote_requests: VoteRequest(me.epoch, pre_vote, me.key, key, end.epoch, end.offset, me.id, "
-            "key.id, endpoint_in_voter_set(me, key.id)) -> VoteRequest(me.epoch, pre_vote, key, me.key, end.epoch, "
-            "end.offset, me.id, key.id, endpoint_in_voter_set(me, key.id))",
+            "key.id, voter_endpoint_of_host(me, key.id)) -> VoteRequest(me.epoch, pre_vote, key, me.key, end.epoch, "
+            "end.offset, me.id, key.id, voter_endpoint_of_host(me, key.id))",
         ),
         "AnswersAreForgottenWithTheRole": Noticed("smoke", "base.dropped_with_mode: Mode.CANDIDATE -> Mode.LEADER"),
         "TimersDoAsTheyShould": Noticed(
             "smoke",
-            "rules.after_lost_pre_vote: isinstance(me.leader, Nil) or me.leader == me.id or "
+            "rules.replica_after_lost_pre_vote: isinstance(me.leader, Nil) or me.leader == me.id or "
             "me.leader_endpoint == 0 -> False",
         ),
         "LeadersOpenTheirEpoch": Noticed("smoke", "elections.first_records: me.voters -> me.heard"),

@@ -26,23 +26,23 @@ from kraftcheck.explorer.tables.kernel.flat.successors import evaluate_invariant
 from kraftcheck.explorer.tables.kernel.packing import (
     ALL_ZERO_HASH,
     CLUSTER_ITEM_MASK,
-    cluster_hash,
-    cluster_home,
+    column_cluster_hash,
+    column_cluster_home,
     hash_words,
-    intern_cluster_contents,
-    lacks_cluster_room,
+    intern_column_cluster_contents,
+    lacks_column_cluster_room,
     pack_single_columns,
     partition_of_hash,
     put_bits,
-    release_cluster_room,
-    try_reserve_cluster_room,
+    release_column_cluster_room,
+    try_reserve_column_cluster_room,
 )
 
 ABOVE_ALL_IMAGES = np.int64(1 << 62)
 
 
 @inlined
-def part_image_under_permutation(permuted: Any, number: Any, g: Any) -> Any:
+def state_part_image(permuted: Any, number: Any, g: Any) -> Any:
     """Return the image of a local state or an inbox content; 0 is its own image."""
     return np.int64(0) if number == 0 else np.int64(permuted[number, g])
 
@@ -63,7 +63,7 @@ def keep_least_image_permutations(
         least, found = ABOVE_ALL_IMAGES, 0
         for j in range(count):
             g = left[j]
-            value = part_image_under_permutation(permuted, np.int64(states[at, first + sources[g, p]]), g)
+            value = state_part_image(permuted, np.int64(states[at, first + sources[g, p]]), g)
             if value < least:
                 least, found = value, 0
             if value == least:
@@ -127,10 +127,8 @@ def write_image_under_permutation(
         images[place, c] = t.permuted_shared[g * (base - bounds) + c - bounds, states[at, column + c]]
     for p in range(slots):
         source = np.int64(worker.sources[g, p])
-        images[place, base + p] = part_image_under_permutation(
-            t.permuted_locals, np.int64(states[at, column + base + source]), g
-        )
-        images[place, inboxes + p] = part_image_under_permutation(
+        images[place, base + p] = state_part_image(t.permuted_locals, np.int64(states[at, column + base + source]), g)
+        images[place, inboxes + p] = state_part_image(
             t.permuted_contents, np.int64(states[at, column + inboxes + source]), g
         )
 
@@ -155,13 +153,13 @@ def pack_flat_rows(t: Any, packing: Any, worker: Any, states: Any, words: Any, o
         g = np.int64(0)
         if t.meta[codes.META_PERMUTATIONS] > 1:
             g = canonical_permutation(t, worker, True, states, i, np.int64(0))
-        if lacks_cluster_room(t, packing, 1):
+        if lacks_column_cluster_room(t, packing, 1):
             arrays.abort_to_grow(t, 0)
         write_image_under_permutation(t, worker, states, i, np.int64(0), g, images, 0)
         pack_single_columns(t, packing, images, 0, np.int64(0), words, i)
         for f in range(clusters):
-            short = cluster_hash(packing, f, images, 0, np.int64(0))
-            number = intern_cluster_contents(t, packing, f, images, 0, np.int64(0), short)
+            short = column_cluster_hash(packing, f, images, 0, np.int64(0))
+            number = intern_column_cluster_contents(t, packing, f, images, 0, np.int64(0), short)
             put_bits(words, i, packing.position[f], packing.width[f], np.uint64(number))
         owners[i] = partition_of_hash(hash_words(words, i))
 
@@ -232,18 +230,18 @@ def is_same_packed_state(words: Any, a: Any, b: Any) -> Any:
 
 
 @inlined
-def hash_and_prefetch_clusters(t: Any, packing: Any, worker: Any, held: Any, count: Any) -> None:
+def hash_and_prefetch_column_clusters(t: Any, packing: Any, worker: Any, held: Any, count: Any) -> None:
     """Hash the column clusters of the first `count` queued successors, and prefetch their hash-table entries."""
     clusters, hashes = packing.clusters[0], worker.waiting_hashes
     for k in range(count):
         for f in range(clusters):
-            hashes[k, f] = cluster_hash(packing, f, held, k, np.int64(0))
+            hashes[k, f] = column_cluster_hash(packing, f, held, k, np.int64(0))
             if hashes[k, f] != ALL_ZERO_HASH:
-                prefetch(t.cluster_table, cluster_home(t.cluster_table, hashes[k, f]))
+                prefetch(t.cluster_table, column_cluster_home(t.cluster_table, hashes[k, f]))
     for k in range(count):
         for f in range(clusters):
             if hashes[k, f] != ALL_ZERO_HASH:
-                home = cluster_home(t.cluster_table, hashes[k, f])
+                home = column_cluster_home(t.cluster_table, hashes[k, f])
                 prefetch(t.cluster_items, t.cluster_table[home] & CLUSTER_ITEM_MASK)
 
 
@@ -252,15 +250,15 @@ def flush_queued_successors(t: Any, packing: Any, worker: Any, found: Any, recen
     """Pack the queued successors, or their `images`, and append them; return the largest count of a partition."""
     held = worker.waiting_images if images else worker.waiting_rows
     words, clusters, fullest = worker.waiting_words, packing.clusters[0], np.int64(0)
-    hash_and_prefetch_clusters(t, packing, worker, held, count)
+    hash_and_prefetch_column_clusters(t, packing, worker, held, count)
     for k in range(count):
         for f in range(clusters):
-            number = intern_cluster_contents(t, packing, f, held, k, np.int64(0), worker.waiting_hashes[k, f])
+            number = intern_column_cluster_contents(t, packing, f, held, k, np.int64(0), worker.waiting_hashes[k, f])
             put_bits(words, k, packing.position[f], packing.width[f], np.uint64(number))
         fullest = codes.larger(
             fullest, append_state_unless_recent(found, recent, words, k, worker.waiting_rows, k, np.int64(0))
         )
-    release_cluster_room(t, count)
+    release_column_cluster_room(t, count)
     return fullest
 
 
@@ -306,7 +304,7 @@ def reserve_room_for_successors(t: Any, packing: Any, worker: Any, found: Any, n
         code = codes.MANY_SUCCESSORS
     elif fullest + codes.larger(n, 0) >= found.rows.shape[1] or full:
         code = codes.NO_ROOM
-    elif n > 0 and packing.clusters[0] > 0 and not try_reserve_cluster_room(t, packing, n):
+    elif n > 0 and packing.clusters[0] > 0 and not try_reserve_column_cluster_room(t, packing, n):
         code = codes.MANY_CLUSTERS
     return code
 
@@ -360,6 +358,6 @@ def expand_flat_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any,
                 )
                 waiting = np.int64(0)
         if clusters > 0 and unused > 0:
-            release_cluster_room(t, unused)
+            release_column_cluster_room(t, unused)
         stats[codes.STATS_GENERATED] += n
     flush_queued_successors(t, packing, worker, found, recent, waiting, symmetric)
