@@ -343,12 +343,17 @@ def parse_timestamp_ms(text: str) -> int:
         return 0
 
 
+def text_behind_nul(line: str) -> str:
+    """Return a line without the block of NUL before it, which a file may have where the machine lost power."""
+    return line.rpartition("\0")[2]
+
+
 def events_of_lines(lines: Iterable[str], file: str, pattern: str = DEFAULT_PATTERN) -> Iterator[Event]:
     """Yield the events of a log file; node -1 stands for the node of the file."""
     match = line_pattern(pattern).match
     last_text, last_time = "", 0
     for number, line in enumerate(lines, start=1):
-        found = match(line.rstrip("\r\n"))
+        found = match(text_behind_nul(line.rstrip("\r\n")))
         if found is None:
             continue
         text = found["m"]

@@ -25,7 +25,7 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import escape_invisible, truncate_text
 from kraftcheck.validation.event_stream import is_event_stream, read_event_stream
 from kraftcheck.validation.events import Event, EventKind
-from kraftcheck.validation.log4j import DEFAULT_PATTERN, events_of_lines, line_pattern
+from kraftcheck.validation.log4j import DEFAULT_PATTERN, events_of_lines, line_pattern, text_behind_nul
 from kraftcheck.validation.state import count_events_before_replay
 
 LONGEST_LINE = 32 << 20
@@ -212,6 +212,7 @@ _DISK_FILE_NAME_PATTERN = re.compile(
     r"\d{20}.*|quorum-state|meta\.properties|leader-epoch-checkpoint|partition\.metadata|\..*"
 )
 _RAFT_LOGGERS = ("RaftManager", "org.apache.kafka.raft")
+_TIMED_LINE_PATTERN = re.compile(r"""[^\s"<].{0,60}?\d\d:\d\d:\d\d""")
 
 
 LineReader = Callable[[Iterable[str], str], Iterator[Event]]
@@ -252,6 +253,7 @@ class ClusterLogs:
     files: list[LogFile] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)  # Kafka's versions, with the place that shows each
     notes: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)  # problems of Raft's logs in folders that were left out
     others: int = 0  # files in folders and tarballs that are neither logs nor disks
 
     @property
@@ -315,29 +317,18 @@ class _LogsReader:
         stream = entry.stream
         if stream.peek(3) == BOM_UTF8:
             stream.read(3)
-        head = stream.peek(HEAD_BYTES)
+        while (head := stream.peek(HEAD_BYTES)) and not head.strip(b"\0"):  # a sparse file of a rotation by copying
+            stream.read(len(head))
         if not head:
             return f"{stream.name}: expected a log, found an empty file; leave the file out"
-        if _is_utf16(head):
-            said = f"{stream.name}: expected a log in UTF-8, found text in UTF-16; convert it by iconv -f UTF-16"
-            if entry.is_named:
-                return said
-            self._result.notes.append(said)
-            return None
-        if b"\0" in head:
-            return (
-                f"{stream.name}: expected a log4j file, found binary data; of a disk, name the folder that holds"
-                " __cluster_metadata-0"
-            )
         if is_event_stream(head):
             return self._log(stream, node, read_event_stream)
-        if head.lstrip()[:1] == b"{":
-            return (
-                f"{stream.name}:1: expected a log4j file or a stream of events (docs/validate-events.schema.json),"
-                " found JSON of another program; leave the file out"
-            )
-        problem = _pattern_mismatch_problem(stream.name, head, self._wanted.pattern)
-        return problem or self._log(stream, node, partial(events_of_lines, pattern=self._wanted.pattern))
+        problem = _format_problem(stream.name, head, self._wanted.pattern)
+        if problem is None:
+            return self._log(stream, node, partial(events_of_lines, pattern=self._wanted.pattern))
+        if _shows_raft_lines(head):
+            self._result.unread.append(problem)
+        return problem
 
     def _log(self, stream: FileStream, node: int | None, read: LineReader) -> str | None:
         events, lines = list[Event](), 0
@@ -387,7 +378,9 @@ class _LogsReader:
             named = {node}
         if not named:
             place = f"{name}:{events[0].line}"
-            return f"{place}: expected a line with [RaftManager id=N], found none; name the node by --node ID={name}"
+            said = f"{place}: expected a line with [RaftManager id=N], found none; name the node by --node ID={name}"
+            self._result.unread.append(said)
+            return said
         if len(named) == 1:
             (only,) = named
             for event in events:
@@ -438,11 +431,35 @@ def _is_utf16(head: bytes) -> bool:
     return head.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) or any(word in head for word in words)
 
 
+def _shows_raft_lines(head: bytes) -> bool:
+    """Whether a file begins as a log of Raft in some encoding and form: a line with a time names a logger of Raft."""
+    lines = head.replace(b"\0", b"").decode("utf-8", "replace").split("\n")
+    return any(_TIMED_LINE_PATTERN.match(line) and any(word in line for word in _RAFT_LOGGERS) for line in lines)
+
+
+def _format_problem(name: str, head: bytes, pattern: str) -> str | None:
+    """Return the problem of a file that is no log4j file in the pattern, by its beginning."""
+    if _is_utf16(head):
+        return f"{name}: expected a log in UTF-8, found text in UTF-16; convert it by iconv -f UTF-16"
+    if head.lstrip()[:1] == b"{":
+        return (
+            f"{name}:1: expected a log4j file or a stream of events (docs/validate-events.schema.json),"
+            " found JSON of another program; leave the file out"
+        )
+    problem = _pattern_mismatch_problem(name, head, pattern)
+    if problem is not None and b"\0" in head:
+        return (
+            f"{name}: expected a log4j file, found binary data; of a disk, name the folder that holds"
+            " __cluster_metadata-0"
+        )
+    return problem
+
+
 def _pattern_mismatch_problem(name: str, head: bytes, pattern: str) -> str | None:
     """Return the problem of a file in whose beginning no line has the pattern."""
     match = line_pattern(pattern).match
     lines = head.decode("utf-8", "replace").split("\n")
-    if any(match(line.rstrip("\r")) for line in lines):
+    if any(match(text_behind_nul(line.rstrip("\r"))) for line in lines):
         return None
     raft = (number for number, line in enumerate(lines) if any(word in line for word in _RAFT_LOGGERS))
     number = next(raft, 0)
@@ -508,7 +525,13 @@ def _event_comparison_key(event: Event) -> tuple[object, ...]:
 
 def _files_in_time_order(files: Iterable[LogFile]) -> list[LogFile]:
     """Return the files of a node by the time of their first lines, the only use of time."""
-    return sorted(files, key=lambda file: (file.first, file.name))
+    found = sorted(files, key=lambda file: (file.first, file.last, file.name))
+    if len(found) > 1 and not found[1].first:
+        raise InputError(
+            f"{found[1].name}:{found[1].events[0].line}: expected a date and a time, which order the files of"
+            f" node {found[1].node}, found another form; join its files in their order"
+        )
+    return found
 
 
 def _note_overlapping_files(files: Sequence[LogFile], notes: list[str]) -> None:

@@ -149,10 +149,11 @@ class Validation:
     @property
     def open_questions(self) -> list[str]:
         """Why the logs cannot conform although nothing in them diverges."""
+        unread = [f"a log was left out: {problem}" for problem in self.sources.unread]
         if self.replay is None and not self.sources.late:
-            return ["no log shows messages (TRACE), so there are no steps to compare with the model"]
+            return [*unread, "no log shows messages (TRACE), so there are no steps to compare with the model"]
         late = self.sources.late
-        found = [
+        found = unread + [
             f"node {node}, a voter: no log of it shows messages, so its steps are unknown"
             for node, is_voter in self.missing.items()
             if is_voter and node not in late
@@ -192,7 +193,8 @@ class Validation:
             is_open = not self.is_whole or self.lacking(self.divergence.event) is not None
             return ValidationVerdict.INCONCLUSIVE if is_open else ValidationVerdict.DIVERGES
         if self.replay is None:
-            return ValidationVerdict.UNBROKEN if self.accepts_monitors else ValidationVerdict.INCONCLUSIVE
+            is_accepted = self.accepts_monitors and not self.sources.unread
+            return ValidationVerdict.UNBROKEN if is_accepted else ValidationVerdict.INCONCLUSIVE
         return ValidationVerdict.INCONCLUSIVE if self.open_questions else ValidationVerdict.CONFORMS
 
     def lacking(self, event: Event) -> int | None:

@@ -316,6 +316,17 @@ def test_the_pattern_and_the_node_of_a_file(validate: Callable[..., Outcome], tm
     assert re.match(r"inconclusive: ([\d,]+) of \1 events of 1 node explained; Kafka 4.3.0\n", done.out)
 
 
+def test_files_without_dates_have_no_order(validate: Callable[..., Outcome], tmp_path: Path) -> None:
+    lines = re.sub(r"(?m)^\[\S+ ", "[", text(HONEST / "node1.trace.log.gz")).splitlines(keepends=True)
+    parts = ("".join(lines[len(lines) // 2 :]), "".join(lines[: len(lines) // 2]))
+    done = validate(saved(tmp_path, zip(("server.log", "server.log.1"), parts, strict=True)))
+    assert done.code == 2
+    assert "server.log.1:1: expected a date and a time, which order the files of node 1, found" in done.err
+    (tmp_path / "server.log").write_text("".join(lines))
+    (tmp_path / "server.log.1").unlink()
+    assert "inconclusive: 1,251 of 1,251 events of 1 node explained" in validate(tmp_path, "--quiet").out
+
+
 # Bad input
 
 
@@ -325,8 +336,26 @@ def test_a_log_in_utf_16_is_named(validate: Callable[..., Outcome], tmp_path: Pa
     said = f"{folder / first[0]}: expected a log in UTF-8, found text in UTF-16; convert it by iconv -f UTF-16"
     for code in ("utf-16", "utf-16-le"):
         (folder / first[0]).write_bytes(first[1].encode(code))
-        assert said in validate(folder).out
+        assert f"open: a log was left out: {said}" in validate(folder).out
         assert validate(folder / first[0]).err == f"kraftcheck: error: {said}\n"
+
+
+def test_a_log_that_is_left_out_is_no_unbroken_one(validate: Callable[..., Outcome], tmp_path: Path) -> None:
+    logs = {f"node{node}.info.log": text(DATA / "vote-not-written" / f"node{node}.info.log.gz") for node in (1, 2, 3)}
+    folder = saved(tmp_path, [*logs.items(), ("log4j2.yaml", "- name: org.apache.kafka.raft\n  level: TRACE\n")])
+    broken = validate(folder, "--monitors", "--quiet")
+    assert broken.code == 12
+    first = folder / "node1.info.log"
+    for damage in ("\0" * 100_000, logs[first.name][:200] + "\0" * 9):
+        first.write_text(damage + logs[first.name])
+        assert validate(folder, "--monitors", "--quiet").code == 12
+    for change in (("[", "Nov 25 13:47:41 host java[1]: ["), ("[", '{"log":"['), ("[RaftManager id=1]", "[Raft]")):
+        first.write_text(logs[first.name].replace(*change))
+        done = validate(folder, "--monitors", "--quiet")
+        assert done.code == 20
+        assert f"open: a log was left out: {first}:" in done.out
+    first.unlink()
+    assert validate(folder, "--monitors", "--quiet").code == 0
 
 
 def test_bad_input_is_one_message(validate: Callable[..., Outcome], tmp_path: Path) -> None:
