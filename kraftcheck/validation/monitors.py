@@ -311,7 +311,8 @@ class _EventMonitor:
         node.snapshots = event.body
 
     def _boot(self, node: _MonitoredNode, event: Event) -> None:
-        node.kept = [node.stored[kind] for kind in (EventKind.TRANSITION, EventKind.ATTEMPT) if kind in node.stored]
+        kept = [node.stored[kind] for kind in (EventKind.TRANSITION, EventKind.ATTEMPT) if kind in node.stored]
+        node.kept = kept if EventKind.TRANSITION in node.stored else kept + node.kept  # it ended while it started
         node.state, node.stored, node.voters = None, {}, []
 
     def _truncated(self, node: _MonitoredNode, event: Event) -> None:

@@ -44,6 +44,13 @@ def test_a_vote_that_was_not_written_is_told() -> None:
     assert "restarts in epoch 1 with no leader and no vote, but had stored epoch 1 with leader 1" in found.message
 
 
+def test_a_start_that_ends_early_hides_no_lost_vote() -> None:
+    lines = lines_of(DATA / "vote-not-written")
+    start = [place for place, line in enumerate(lines[1]) if "Initialized snapshots" in line][1]
+    (found,) = checked(lines | {1: [*lines[1][:start], *lines[1][start : start + 8], *lines[1][start:]]}).findings
+    assert (found.check, found.where) == ("restarts", "line 43")
+
+
 CHANGES = {
     "another leader": (3, r"(FollowerState\(fetchTimeoutMs=\d+, epoch=6, leader)=1", r"\1=2", "leaders"),
     "another vote": (
