@@ -185,6 +185,11 @@ class Validation:
         return found + ([f"{self.limit} stopped the replay"] if self.limit else [])
 
     @property
+    def are_checks_enough(self) -> bool:
+        """Whether the user accepts checks alone, and they have seen each log."""
+        return self.accepts_monitors and not self.sources.unread
+
+    @property
     def result(self) -> ValidationVerdict:
         """The verdict."""
         if self.broken or any(report.findings for report in self.reports):
@@ -193,8 +198,7 @@ class Validation:
             is_open = not self.is_whole or self.lacking(self.divergence.event) is not None
             return ValidationVerdict.INCONCLUSIVE if is_open else ValidationVerdict.DIVERGES
         if self.replay is None:
-            is_accepted = self.accepts_monitors and not self.sources.unread
-            return ValidationVerdict.UNBROKEN if is_accepted else ValidationVerdict.INCONCLUSIVE
+            return ValidationVerdict.UNBROKEN if self.are_checks_enough else ValidationVerdict.INCONCLUSIVE
         return ValidationVerdict.INCONCLUSIVE if self.open_questions else ValidationVerdict.CONFORMS
 
     def lacking(self, event: Event) -> int | None:
