@@ -17,9 +17,9 @@ from typing import Any
 from kraftcheck.catalogue import find_config_name_and_content, find_model
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import with_known_kafka_differences
+from kraftcheck.lockstep.campaign import LockstepCampaign, rare_garbage_collection
 from kraftcheck.lockstep.jars import driver_classpath
 from kraftcheck.lockstep.process import Driver, DriverAnswer
-from kraftcheck.lockstep.survey import LockstepCampaign, rare_garbage_collection
 from kraftcheck.lockstep.walks import WalkFile
 from kraftcheck.spec.cfg.binding import bind
 

@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.commands import settings, timed  # noqa: E402
 from benchmarks.replay import replayer  # noqa: E402
-from kraftcheck.spec.tla.view import StateView  # noqa: E402
+from kraftcheck.spec.tla.state_conversion import TlaStateConverter  # noqa: E402
 from tests.support.spark.standalone import Standalone, cluster  # noqa: E402
 from tests.support.tampering import tampered_walk  # noqa: E402
 
@@ -47,7 +47,7 @@ def make(options: argparse.Namespace, corpus: Path) -> None:
     size = sum(file.stat().st_size for file in files)
     print(f"corpus: {len(files):,} traces, {size / 2**20:,.0f} MiB, made in {seconds:,.0f} s", flush=True)
     random = Random(7)
-    variables = list(StateView(replayer(options).protocol).names)
+    variables = list(TlaStateConverter(replayer(options).protocol).names)
     changed = {}
     for file in random.sample(files, len(files) // 100):
         text, number, variable = tampered_walk(file.read_text(), variables, random)

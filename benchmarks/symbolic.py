@@ -26,8 +26,8 @@ from kraftcheck.catalogue import find_config_name_and_content, find_model
 from kraftcheck.engines import ENGINES
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.symbolic.engine import SATURATION_SEARCH, SymbolicSearch
-from kraftcheck.explorer.symbolic.orders import shared_first_order
 from kraftcheck.explorer.symbolic.state_space import StateSpace
+from kraftcheck.explorer.symbolic.variable_orders import shared_first_order
 from kraftcheck.explorer.symbolic.variables import LayoutChanged, VariableLayout
 from kraftcheck.spec.cfg.binding import bind, with_assignments
 from kraftcheck.spec.cfg.config import parse_setting

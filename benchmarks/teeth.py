@@ -18,10 +18,10 @@ from typing import NamedTuple
 from kraftcheck.catalogue import Model, find_config_name_and_content, find_model, find_variant
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import with_known_kafka_differences
+from kraftcheck.lockstep.campaign import finding_summary_lines
 from kraftcheck.lockstep.jars import driver_classpath
 from kraftcheck.lockstep.lockstep import Finding, Lockstep
 from kraftcheck.lockstep.process import Driver
-from kraftcheck.lockstep.survey import finding_summary_lines
 from kraftcheck.lockstep.walks import (
     COVER_FETCH_LIMIT,
     ActionCandidates,

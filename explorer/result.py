@@ -20,13 +20,13 @@ from kraftcheck.explorer.request import Search as Search
 from kraftcheck.explorer.request import SearchRequest as SearchRequest
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import InputError, RaisedError
-from kraftcheck.spec.kinds import check_arguments
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import DEADLOCK as DEADLOCK
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.language.views import HiddenReadLog
+from kraftcheck.spec.type_checks import check_arguments
 from kraftcheck.spec.values import Record, Value, field_names, field_values, ordered, text_of
 
 if TYPE_CHECKING:

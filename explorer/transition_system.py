@@ -1,7 +1,7 @@
 """Interface between protocols and the analyses of their state graphs, and its implementation for whole states.
 
 There are three implementations. `PlainSystem` has the reference semantics; its batches are lists of states, without
-compiled code. `tables/learned_system.py` has rows of ids and the compiled kernel. `bytecode/search.py` has the numbers
+compiled code. `tables/table_system.py` has rows of ids and the compiled kernel. `bytecode/search.py` has the numbers
 of a finished search. State graphs, AG EF and temporal
 properties use the interface. States that a symmetry or a view identifies have one canonical key.
 """

@@ -30,8 +30,8 @@ from kraftcheck.reporting.counterexample import counterexample_text
 from kraftcheck.runner import run_with_diagnosis
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.errors import InputError, require_assertions_enabled, unknown_name_message
-from kraftcheck.spec.kinds import Function, check_arguments, require_fitting_argument
 from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.type_checks import Function, check_arguments, require_fitting_argument
 
 if TYPE_CHECKING:
     from kraftcheck.explorer.graph import Graph

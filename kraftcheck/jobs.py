@@ -28,7 +28,6 @@ from kraftcheck.explorer.request import parse_count as parse_count
 from kraftcheck.spec.cfg.binding import bind, bind_leniently
 from kraftcheck.spec.cfg.config import BoundConfig, ModelConfig
 from kraftcheck.spec.errors import InputError, unknown_name_message
-from kraftcheck.spec.kinds import require_fitting_argument
 from kraftcheck.spec.language.declarations import (
     GRAPH_PROPERTY_KINDS,
     PREDICATE,
@@ -39,6 +38,7 @@ from kraftcheck.spec.language.declarations import (
 )
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import methods_by_init_name
+from kraftcheck.spec.type_checks import require_fitting_argument
 from kraftcheck.spec.values import truncate_text
 
 

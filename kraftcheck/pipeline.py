@@ -15,7 +15,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
 from kraftcheck.catalogue import find_model, locate_protocol_errors, model_of_class
-from kraftcheck.explorer.cluster import LEAST_REPLAY_VERSION, require_pyspark, task_with_code
+from kraftcheck.explorer.spark_cluster import LEAST_REPLAY_VERSION, require_pyspark, task_with_code
 from kraftcheck.jobs import leniently_bound_job
 from kraftcheck.spec.errors import InputError, require_assertions_enabled, unknown_name_message
 from kraftcheck.spec.language.protocol import Protocol
@@ -165,7 +165,7 @@ def validate(
     line_pattern(pattern or DEFAULT_PATTERN)
     found = _select_typed_columns(files, cluster="string", path="string", content="binary")
     arguments = {"pattern": pattern, "without": without, "monitors": monitors, "label": label}
-    task = task_with_code("kraftcheck.reporting.clusters:validate_clusters", json.dumps(arguments), Quorum)
+    task = task_with_code("kraftcheck.reporting.cluster_validation:validate_clusters", json.dumps(arguments), Quorum)
     parts = int(str(spark.conf.get("spark.sql.shuffle.partitions")))  # by default Spark merges small partitions
     return found.repartition(parts, "cluster").sortWithinPartitions("cluster", "path").mapInArrow(task, CLUSTER_COLUMNS)
 

@@ -34,7 +34,7 @@ from typing import (
 from kraftcheck.spec.errors import ProtocolError
 
 Value = Any
-"""A value: a recursive union that mypy cannot express. `kraftcheck.spec.kinds` checks it at run time."""
+"""A value: a recursive union that mypy cannot express. `kraftcheck.spec.type_checks` checks it at run time."""
 
 K = TypeVar("K")
 V = TypeVar("V", covariant=True)

@@ -38,13 +38,13 @@ from kraftcheck.persistence.folder import BatchFolder, BatchNote, Identity, read
 from kraftcheck.processes import InterruptHandler
 from kraftcheck.spec import Protocol, State
 from kraftcheck.spec.errors import InputError
+from kraftcheck.spec.tla.state_conversion import TlaStateConverter
 from kraftcheck.spec.tla.text import format_value
-from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Value
 from kraftcheck.traces.formats.tlc_simulation import simulation_module_lines
 
 if TYPE_CHECKING:
-    from kraftcheck.explorer.cluster import SparkApplication
+    from kraftcheck.explorer.spark_cluster import SparkApplication
 
 MOST_CACHED_TEXTS = 20_000
 """The size of the cache of values' texts."""
@@ -53,7 +53,7 @@ MOST_CACHED_TEXTS = 20_000
 class WalkWriter:
     """A writer of walks, each to its own file: `walk_0.tla` ... Files appear atomically, so none is incomplete."""
 
-    def __init__(self, view: StateView, folder: Path) -> None:
+    def __init__(self, view: TlaStateConverter, folder: Path) -> None:
         self._view = view
         self._folder = folder
 
@@ -293,7 +293,7 @@ class WalkGenerator:
     def __init__(self, description: dict[str, Any], plan: WalkPlan, folder: Path, user_files: Path) -> None:
         protocol, options = from_spec(description, user_files)
         self._plan = plan
-        writer = WalkWriter(StateView(protocol), folder)
+        writer = WalkWriter(TlaStateConverter(protocol), folder)
         self._walks = RandomWalks(protocol, options, replace(plan, runs=0), writer, _trace_steps_of_walk)
         self._walks.run()
 

@@ -27,8 +27,8 @@ from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.spec.cfg.config import SourceText, parse_tree
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.state import State
+from kraftcheck.spec.tla.state_conversion import TlaStateConverter
 from kraftcheck.spec.tla.types import VariablesError
-from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Value, truncate_text
 from kraftcheck.traces.parsing import open_unpacked
 from kraftcheck.traces.replay.divergence import (
@@ -385,7 +385,7 @@ class DumpComparer:
         any_action: str | None = None,
     ) -> None:
         """Prepare the comparison. A step of the dump with the label `any_action` may be any action."""
-        self._view = view = StateView(search.protocol)
+        self._view = view = TlaStateConverter(search.protocol)
         self._reader = StateConverter(view, search.protocol.name(), str(dump), limit_bytes)
         self._search = search
         self._unlabelled = unlabelled

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kraftcheck.files import read_text_file
-from kraftcheck.spec.diagnosis.why import explain_action
+from kraftcheck.spec.diagnosis.action_explanation import explain_action
 from kraftcheck.spec.errors import InputError, unknown_name_message
 from kraftcheck.spec.language.semantics import Semantics, Transition, initial_states, sent_messages_text
 from kraftcheck.spec.language.state import State

@@ -15,8 +15,8 @@ from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import InterpreterArrays
 from kraftcheck.explorer.bytecode.kernel.heap import intern_node, rehash_nodes
 from kraftcheck.spec.errors import UntranslatableError
-from kraftcheck.spec.kinds import fits_type
 from kraftcheck.spec.language.state import Step
+from kraftcheck.spec.type_checks import fits_type
 from kraftcheck.spec.values import (
     Map,
     ModelValue,

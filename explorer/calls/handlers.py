@@ -42,12 +42,12 @@ from kraftcheck.explorer.calls.proxies import SetProxy, UnansweredRead, reraisin
 from kraftcheck.spec.diagnosis.source import compile_definition, unchanged_definition
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import ActionError
-from kraftcheck.spec.kinds import PHRASE_OF_SCALAR
 from kraftcheck.spec.language.declarations import Action, Property
 from kraftcheck.spec.language.network import BagWithMemory, MessageSet, MessageSetWithMemory, Network
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, call_action, evaluate_property
 from kraftcheck.spec.language.state import Step, fits_initial_bounds, record_largest_bound_use
+from kraftcheck.spec.type_checks import PHRASE_OF_SCALAR
 from kraftcheck.spec.values import Map, Record, Value, field_names, field_types, field_values, is_enum, memoize, ordered
 
 # Loops that test an element first

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.cluster import TaskRaisedError
 from kraftcheck.explorer.result import DEADLOCK, Behaviour, SearchRequest, behaviour_along
 from kraftcheck.explorer.spark.checkpoint import SearchProgress
-from kraftcheck.explorer.spark.definitions import WireRecord
 from kraftcheck.explorer.spark.jobs import LevelJobs
 from kraftcheck.explorer.spark.shared_folder import SharedFolder
 from kraftcheck.explorer.spark.task_expander import PRUNED_VIOLATION, TaskStateExpander
+from kraftcheck.explorer.spark.wire_records import WireRecord
+from kraftcheck.explorer.spark_cluster import TaskRaisedError
 from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.kernel.codes import EVENT_DEADLOCK
 from kraftcheck.explorer.tables.level_graph import check_graph_properties

@@ -8,14 +8,14 @@ from contextlib import closing
 import numpy as np
 
 from kraftcheck.explorer import request
-from kraftcheck.explorer.cluster import SparkApplication
 from kraftcheck.explorer.result import Result, SearchRequest, SearchStopped
 from kraftcheck.explorer.spark.checkpoint import CheckpointSampleRecheck, SearchProgress, SparkCheckpoint
 from kraftcheck.explorer.spark.counterexamples import SparkCounterexamples
-from kraftcheck.explorer.spark.definitions import IdAssigner, WireRecord, WireRecordKind
 from kraftcheck.explorer.spark.jobs import CachingSharedFolder, LevelJobs, cheaper_engine_notes
 from kraftcheck.explorer.spark.shared_folder import state_indices_by_partition
 from kraftcheck.explorer.spark.task_expander import TaskStateExpander
+from kraftcheck.explorer.spark.wire_records import IdAssigner, WireRecord, WireRecordKind
+from kraftcheck.explorer.spark_cluster import SparkApplication
 from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.processes import InterruptHandler
 from kraftcheck.spec.errors import InputError

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.native.arrays import grow_array
-from kraftcheck.explorer.spark.definitions import VALUE_KINDS, WireRecord, WireRecordKind
-from kraftcheck.explorer.tables.interned_values import require_record_with_field, require_shared_value_type
+from kraftcheck.explorer.spark.wire_records import VALUE_KINDS, WireRecord, WireRecordKind
+from kraftcheck.explorer.tables.interner_checkpoint import require_record_with_field, require_shared_value_type
 from kraftcheck.explorer.tables.kernel.symmetry import write_least_images_by_shared_ids
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.persistence.stored_files import require_condition

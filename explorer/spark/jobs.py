@@ -14,14 +14,14 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 
-from kraftcheck.explorer.cluster import SparkApplication
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.search_spec import compact_json, to_spec
-from kraftcheck.explorer.spark import definitions, tasks
+from kraftcheck.explorer.spark import tasks, wire_records
 from kraftcheck.explorer.spark.checkpoint import SearchProgress
-from kraftcheck.explorer.spark.definitions import RECORDS_DDL, WireRecord, WireRecordKind, wire_records_from_table
 from kraftcheck.explorer.spark.shared_folder import SharedFolder, StatePacking, StateRows, row_group_count
 from kraftcheck.explorer.spark.task_expander import TaskStateExpander
+from kraftcheck.explorer.spark.wire_records import RECORDS_DDL, WireRecord, WireRecordKind, wire_records_from_table
+from kraftcheck.explorer.spark_cluster import SparkApplication
 from kraftcheck.spec.language.protocol import Protocol
 
 SMALL_LEVEL_STATES = 20_000  # states of a level that are not worth a second task, nor a job in a small search
@@ -162,7 +162,7 @@ class CachingSharedFolder(SharedFolder):
 
 
 class InProcessTasks:
-    """Runs tasks as `kraftcheck.explorer.cluster.SparkApplication` does, but one after the other, in this process."""
+    """Runs tasks one after the other in this process, with the interface of `spark_cluster.SparkApplication`."""
 
     def __init__(self, expander: TaskStateExpander, run_id: str) -> None:
         self._expander = expander
@@ -171,13 +171,13 @@ class InProcessTasks:
     def run(self, count: int, name: str, arguments: str, schema: str) -> Any:
         """Run tasks; return the table of their rows. Parameters as in `SparkApplication.run`."""
         batches = self._run(name, arguments, _task_number_batches(count))
-        return pa.Table.from_batches(batches, definitions.RECORDS_SCHEMA)
+        return pa.Table.from_batches(batches, wire_records.RECORDS_SCHEMA)
 
     def exchange(self, count: int, first: tuple[str, str, str], reducers: int, second: tuple[str, str, str]) -> Any:
         """Run tasks that send rows to a second task; return the second's rows, as `SparkApplication.exchange` does."""
         assert reducers == 1, "several reducers need a job"
         sent = self._run(first[0], first[1], _task_number_batches(count))
-        return pa.Table.from_batches(self._run(second[0], second[1], sent), definitions.RECORDS_SCHEMA)
+        return pa.Table.from_batches(self._run(second[0], second[1], sent), wire_records.RECORDS_SCHEMA)
 
     def _run(self, name: str, arguments: str, batches: Iterator[Any]) -> Iterator[Any]:
         tasks.install_expander(self._run_id, self._expander)

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from kraftcheck.explorer.spark.definitions import WireRecord, wire_records_from_table, wire_records_to_table
+from kraftcheck.explorer.spark.wire_records import WireRecord, wire_records_from_table, wire_records_to_table
 from kraftcheck.explorer.tables.kernel.packing import (
     pack_rows_of_numbers,
     unpack_rows_of_numbers,

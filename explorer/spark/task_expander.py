@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kraftcheck.explorer.result import SearchRequest
-from kraftcheck.explorer.spark.definitions import WireRecord, WireRecordKind
 from kraftcheck.explorer.spark.global_ids import GlobalIds
 from kraftcheck.explorer.spark.shared_folder import SharedFolder, StateRows
+from kraftcheck.explorer.spark.wire_records import WireRecord, WireRecordKind
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.python_checks import PropertyVerdictMemo
 from kraftcheck.explorer.tables.rows import STATES_A_BATCH

@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from kraftcheck.explorer.result import hidden_read_recorder
 from kraftcheck.explorer.search_spec import from_spec
-from kraftcheck.explorer.spark.definitions import WireRecord, WireRecordKind, wire_records_to_table
 from kraftcheck.explorer.spark.shared_folder import (
     STATES_A_ROW_GROUP,
     SharedFolder,
@@ -27,6 +26,7 @@ from kraftcheck.explorer.spark.shared_folder import (
     state_indices_by_partition,
 )
 from kraftcheck.explorer.spark.task_expander import TaskStateExpander
+from kraftcheck.explorer.spark.wire_records import WireRecord, WireRecordKind, wire_records_to_table
 from kraftcheck.explorer.tables.kernel.hash_set import look_up_entry_values, mark_entries_of_words
 from kraftcheck.explorer.tables.rows import Words
 from kraftcheck.explorer.tables.visited import Partition

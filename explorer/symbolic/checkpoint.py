@@ -40,10 +40,10 @@ from kraftcheck.persistence.stored_files import (
     require_distinct_hashes,
 )
 from kraftcheck.spec.encoding import decode, encode
-from kraftcheck.spec.kinds import fits_type
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
+from kraftcheck.spec.type_checks import fits_type
 from kraftcheck.spec.values import Record, Value, field_types, text_of
 
 MANIFEST_SHAPE = {"sets": {str: int}, "file": str, "number": int, "digest": str, "seconds": float}

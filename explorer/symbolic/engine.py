@@ -24,9 +24,9 @@ from kraftcheck.explorer.result import (
 from kraftcheck.explorer.symbolic import violations
 from kraftcheck.explorer.symbolic.checkpoint import SATURATION_SEARCH, SavedSearch, SymbolicCheckpoint
 from kraftcheck.explorer.symbolic.handler_cache import HandlerCache
-from kraftcheck.explorer.symbolic.orders import OrderTrials
 from kraftcheck.explorer.symbolic.state_space import StateSpace
 from kraftcheck.explorer.symbolic.store import EMPTY_SET, LEAST_MAX_NODES, OutOfNodes
+from kraftcheck.explorer.symbolic.variable_orders import OrderTrials
 from kraftcheck.explorer.symbolic.variables import LayoutChanged, OpaqueSetRequired, VariableLayout, initial_layout
 from kraftcheck.processes import InterruptHandler, default_memory_bytes
 from kraftcheck.spec.language.protocol import Protocol

@@ -17,9 +17,9 @@ import numpy as np
 
 from kraftcheck.explorer.checkpoint import SearchCheckpoint, checkpoint_folder_of, identity_of_search
 from kraftcheck.explorer.result import DEADLOCK, SearchRequest, Violation
-from kraftcheck.explorer.tables import interned_values
+from kraftcheck.explorer.tables import interner_checkpoint
 from kraftcheck.explorer.tables.checker import ViolationChecker
-from kraftcheck.explorer.tables.interned_values import (
+from kraftcheck.explorer.tables.interner_checkpoint import (
     FILES_OF_VALUES,
     InternerFiles,
     SavedRowValidator,
@@ -40,7 +40,7 @@ MANIFEST_SHAPE = {
     "position": int,
     "actions": {str: int},
     "seconds": float,
-    "ids": interned_values.MANIFEST_SHAPE,
+    "ids": interner_checkpoint.MANIFEST_SHAPE,
 }
 """Schema of the manifest: see `require_json_shape`."""
 

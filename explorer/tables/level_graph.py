@@ -11,9 +11,9 @@ from kraftcheck.explorer.result import Behaviour, SearchRequest
 from kraftcheck.explorer.state_graph import PropertyEvaluator, StateGraph, require_state_numbers_fit
 from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.kernel.hash_set import look_up_entry_values, store_entry_numbers
-from kraftcheck.explorer.tables.learned_system import PackedKeys, TableTransitionSystem
 from kraftcheck.explorer.tables.level_states import SearchStates, format_bytes
 from kraftcheck.explorer.tables.rows import Indices, Rows, states_by_partition
+from kraftcheck.explorer.tables.table_system import PackedKeys, TableTransitionSystem
 from kraftcheck.explorer.temporal.search import check_reachable_properties, check_temporal_properties
 from kraftcheck.explorer.transition_system import StateNumbers
 from kraftcheck.persistence.stored_files import SpillArena

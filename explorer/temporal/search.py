@@ -21,7 +21,7 @@ from kraftcheck.explorer.result import (
 from kraftcheck.explorer.state_graph import LabelledGraph, StateGraph, states_without_path_to
 from kraftcheck.explorer.transition_system import StateNumbers, canonicalizer, peer_of_step
 from kraftcheck.persistence.stored_files import SpillArena
-from kraftcheck.spec.diagnosis.why import explain_action_as_text
+from kraftcheck.spec.diagnosis.action_explanation import explain_action_as_text
 from kraftcheck.spec.language.declarations import PREDICATE, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition, satisfies_fairness_predicate

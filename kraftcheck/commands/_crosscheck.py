@@ -19,7 +19,7 @@ from kraftcheck.files import TemporaryFolder
 from kraftcheck.reporting.crosscheck import CrosscheckResult
 from kraftcheck.reporting.lines import ProgressMeter
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.tla.view import action_name_of_label
+from kraftcheck.spec.tla.state_conversion import action_name_of_label
 from kraftcheck.spec.values import escape_invisible
 from kraftcheck.traces.crosscheck import DumpComparer, graph_depth, step_counts_by_action
 from kraftcheck.traces.formats.tlc_dump import read_graph, read_states

@@ -21,7 +21,7 @@ from kraftcheck.runner import run_job
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import State
-from kraftcheck.spec.tla.view import StateView
+from kraftcheck.spec.tla.state_conversion import TlaStateConverter
 from kraftcheck.traces.formats.tlc_log import state_text
 from kraftcheck.traces.pipeline.rows import state_hash
 
@@ -39,7 +39,7 @@ class RequestedGraph:
             problem = "states under SYMMETRY or a VIEW are not those of traces; use a configuration without them"
             raise InputError(f"--graph {arguments.graph}: {problem}")
         self._job, self._arguments = job, arguments
-        self._view = StateView(job.protocol)
+        self._view = TlaStateConverter(job.protocol)
         self._graph: Graph | None = None
 
     def search(self) -> Result:

@@ -19,7 +19,7 @@ from kraftcheck.catalogue import (
 from kraftcheck.jobs import configuration_with_settings, leniently_bound_job
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import with_known_kafka_differences
-from kraftcheck.lockstep.survey import LockstepTask, prefix_errors_with_file
+from kraftcheck.lockstep.campaign import LockstepTask, prefix_errors_with_file
 from kraftcheck.lockstep.walks import COVER_FETCH_LIMIT, WalkFile, non_default_settings, read_walk
 from kraftcheck.reporting.lines import print_warnings
 from kraftcheck.spec.cfg.binding import bind

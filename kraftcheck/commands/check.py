@@ -25,7 +25,7 @@ from kraftcheck.reporting.lines import print_lines
 from kraftcheck.reporting.output import OutputFiles, resume_hint_lines, search_header_lines
 from kraftcheck.runner import report_result, run_job, run_with_diagnosis, simplify_counterexamples
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.tla.view import StateView
+from kraftcheck.spec.tla.state_conversion import TlaStateConverter
 
 if TYPE_CHECKING:
     from kraftcheck.commands._graph import RequestedGraph
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         job = job_of_arguments(model, arguments.config, arguments, ("--graph",) if whole else ())
         drawing = _requested_graph(job, arguments)
         if arguments.trace:
-            StateView(job.protocol)  # refuses a protocol without a TLA+ view before the search
+            TlaStateConverter(job.protocol)  # refuses a protocol without a TLA+ view before the search
         if not arguments.quiet:
             print_lines(search_header_lines(job))
         search = drawing.search if drawing and whole else partial(run_job, job, quiet=arguments.quiet)

@@ -42,8 +42,8 @@ from kraftcheck.reporting.report import write_report
 from kraftcheck.spec.errors import InputError
 
 if TYPE_CHECKING:
-    from kraftcheck.lockstep.changes import VersionChanges
-    from kraftcheck.lockstep.survey import LockstepTask, TaskResult
+    from kraftcheck.lockstep.campaign import LockstepTask, TaskResult
+    from kraftcheck.lockstep.version_changes import VersionChanges
 
 EXIT_VIOLATED, EXIT_INTERRUPTED = 12, 130
 """Exit codes: Kafka violates a property; the user interrupted the command."""
@@ -174,10 +174,10 @@ def _run_tasks_on_version(
     kafka: str, tasks: Sequence[LockstepTask], arguments: argparse.Namespace, meter: ProgressMeter, files: OutputFiles
 ) -> VersionRun:
     """Run all tasks on one version of Kafka, without output: a later error can change a verdict."""
+    from kraftcheck.lockstep.campaign import TaskResult, rare_garbage_collection
+    from kraftcheck.lockstep.code_coverage import CoverageRecorder
     from kraftcheck.lockstep.jars import driver_classpath
     from kraftcheck.lockstep.process import is_mixed_version_text
-    from kraftcheck.lockstep.reach import CoverageRecorder
-    from kraftcheck.lockstep.survey import TaskResult, rare_garbage_collection
 
     if is_mixed_version_text(kafka):
         return _run_tasks_on_mixed_cluster(kafka, tasks, arguments, meter, files)
@@ -202,8 +202,8 @@ def _run_tasks_on_mixed_cluster(
     kafka: str, tasks: Sequence[LockstepTask], arguments: argparse.Namespace, meter: ProgressMeter, files: OutputFiles
 ) -> VersionRun:
     """Run all tasks on one cluster of several versions of Kafka."""
+    from kraftcheck.lockstep.campaign import TaskResult, rare_garbage_collection
     from kraftcheck.lockstep.process import start_mixed_version_driver
-    from kraftcheck.lockstep.survey import TaskResult, rare_garbage_collection
 
     try:
         driving = start_mixed_version_driver(kafka, NEWEST_KAFKA)
@@ -231,7 +231,7 @@ def _run_tasks(
     files: OutputFiles,
 ) -> Iterator[TaskResult]:
     """Yield the outcome of each task; stop at an interruption or at the end of the Java process."""
-    from kraftcheck.lockstep.survey import run_task
+    from kraftcheck.lockstep.campaign import run_task
 
     for number, task in enumerate(tasks, start=1):
         made = run_task(driver, task, arguments, meter.add)
@@ -300,8 +300,8 @@ def _changes_between_kafka_versions(
     driven: Sequence[VersionRun], asked: Sequence[LockstepTask], versions: Sequence[str], arguments: argparse.Namespace
 ) -> VersionChanges | None:
     """Return what changed in the last version; None without `--changes`, or after an interruption."""
-    from kraftcheck.lockstep.changes import VersionResults, compare_versions
     from kraftcheck.lockstep.jars import driver_classpath
+    from kraftcheck.lockstep.version_changes import VersionResults, compare_versions
 
     newest = driven[-1].made
     is_whole = len(driven) == len(versions) and not any(one.interrupted or one.survey is None for one in newest)

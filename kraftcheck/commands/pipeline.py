@@ -46,7 +46,7 @@ from kraftcheck.traces.pipeline.driver import (
 )
 
 if TYPE_CHECKING:
-    from kraftcheck.explorer.cluster import SparkApplication
+    from kraftcheck.explorer.spark_cluster import SparkApplication
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -117,7 +117,7 @@ def _run_on_uris(arguments: argparse.Namespace) -> int:
     for name in (*arguments.inputs, arguments.out):
         if not is_uri(name):
             raise InputError(f"{name}: expected a URI, as another argument is one; write file://{real_path(name)}")
-    from kraftcheck.traces.pipeline.stored import DELTA_SETTINGS, SparkTableRunnerAndStore
+    from kraftcheck.traces.pipeline.spark_tables import DELTA_SETTINGS, SparkTableRunnerAndStore
 
     form = arguments.table_format or ("delta" if find_spec("delta") else "parquet")
     with requested_model(arguments) as model, OutputFiles(arguments, "json") as files:
@@ -168,7 +168,7 @@ def _replay_runner(job: SearchJob, arguments: argparse.Namespace, output: Pipeli
 
 def _start_spark(job: SearchJob, **settings: str) -> SparkApplication:
     """Start Spark, with settings beside those of the job."""
-    from kraftcheck.explorer.cluster import LEAST_REPLAY_VERSION, SparkApplication
+    from kraftcheck.explorer.spark_cluster import LEAST_REPLAY_VERSION, SparkApplication
 
     options = replace(job.options, conf=tuple((settings | dict(job.options.conf)).items()))
     return SparkApplication(

@@ -36,7 +36,7 @@ from kraftcheck.reporting.lines import ProgressMeter, print_lines
 from kraftcheck.reporting.output import OutputFiles, search_header_lines
 from kraftcheck.runner import announce_compiling, report_result, run_job, simplify_counterexamples
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.tla.view import StateView
+from kraftcheck.spec.tla.state_conversion import TlaStateConverter
 
 if TYPE_CHECKING:
     from kraftcheck.explorer.random_walks import WalkPlan
@@ -83,7 +83,7 @@ def _walk_file_writer(job: SearchJob, out: Path, files: OutputFiles) -> Callable
     """Return the function that writes a walk; an error in writing ends the walks, and is raised after the report."""
     from kraftcheck.traces.corpus import WalkWriter, walk_file_path
 
-    writer = WalkWriter(StateView(job.protocol), out)
+    writer = WalkWriter(TlaStateConverter(job.protocol), out)
 
     def keep(number: int, walk: Behaviour) -> None:
         with files.of("--out", walk_file_path(out, number)):
@@ -105,7 +105,7 @@ def require_spark_supports_options(job: SearchJob, arguments: argparse.Namespace
 
 def walk_on_spark(job: SearchJob, arguments: argparse.Namespace, _: OutputFiles) -> Result:
     """Take random walks on Spark and write them as a corpus, with a progress meter."""
-    from kraftcheck.explorer.cluster import SparkApplication
+    from kraftcheck.explorer.spark_cluster import SparkApplication
     from kraftcheck.traces.corpus import CorpusFolder, SparkCorpusMaker, identity_of_corpus
 
     plan = _walk_plan(arguments)
@@ -144,7 +144,7 @@ def run(arguments: argparse.Namespace) -> int:
     with requested_model(arguments) as model, OutputFiles(arguments, "json", "trace", "report") as files:
         job = job_of_arguments(model, arguments.config, arguments)
         if arguments.trace or arguments.out:
-            StateView(job.protocol)  # refuses bad names before the walks
+            TlaStateConverter(job.protocol)  # refuses bad names before the walks
         more: dict[str, Any] = {"search": "random", "seed": arguments.seed, "depth_limit": arguments.depth}
         if job.engine == SPARK_ENGINE:
             require_spark_supports_options(job, arguments)

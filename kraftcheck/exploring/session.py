@@ -39,7 +39,7 @@ from kraftcheck.reporting.report import (
     write_report,
 )
 from kraftcheck.reporting.scenarios import walk_as_scenario
-from kraftcheck.spec.diagnosis.why import ENABLED_KIND, ActionExplanation, explain_action
+from kraftcheck.spec.diagnosis.action_explanation import ENABLED_KIND, ActionExplanation, explain_action
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.semantics import Transition

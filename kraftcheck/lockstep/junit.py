@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from kraftcheck.files import atomic_replacement
 from kraftcheck.kraft_model.quorum.records import AdminResponse, Answered, Key, Operation
+from kraftcheck.lockstep.campaign import LockstepCampaign
 from kraftcheck.lockstep.cluster import kafka_id
 from kraftcheck.lockstep.lockstep import Finding, Lockstep, LockstepVerdict
 from kraftcheck.lockstep.messages import Json
 from kraftcheck.lockstep.process import Driver, DriverAnswer
-from kraftcheck.lockstep.survey import LockstepCampaign
 from kraftcheck.lockstep.walks import (
     ActionCandidates,
     ChosenOutcome,

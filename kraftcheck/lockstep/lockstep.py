@@ -43,7 +43,7 @@ from kraftcheck.lockstep.messages import canonical_message
 from kraftcheck.lockstep.process import Driver
 from kraftcheck.lockstep.walks import ActionCandidateCache, ActionCandidates, ChosenOutcome, StepChoice
 from kraftcheck.spec import Record, State
-from kraftcheck.spec.language.changes import properties_violated_by_step
+from kraftcheck.spec.language.incremental_checks import properties_violated_by_step
 from kraftcheck.spec.language.semantics import Semantics, Transition
 
 StepChooser = Callable[[ActionCandidates], ChosenOutcome | None]

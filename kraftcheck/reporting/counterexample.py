@@ -312,13 +312,13 @@ def _why_step_is_unmapped(protocol: Protocol, prop: Property, trace: Sequence[Tr
     """Return the reason why the last step of a behaviour maps to no abstract step; () if this is no refinement."""
     if prop.kind != REFINES:
         return ()
-    from kraftcheck.spec.tla.view import StateView  # few counterexamples are of a refinement
+    from kraftcheck.spec.tla.state_conversion import TlaStateConverter  # few counterexamples are of a refinement
     from kraftcheck.traces.replay.divergence import DivergenceExplainer, DivergingState
 
     semantics, number = Semantics(protocol), len(trace)
     before, after = unmapped_last_step(semantics, prop, tuple(trace))
     other = Semantics(semantics.refinement(prop).other.protocol)
-    view = StateView(other.protocol)
+    view = TlaStateConverter(other.protocol)
     judge = DivergenceExplainer(other, view, "mapping")
     wanted = DivergingState(number, 1, number - 1, None, view.variables(after))
     divergence = judge.no_start(wanted, other.initial()) if before is None else judge.no_step(wanted, before)

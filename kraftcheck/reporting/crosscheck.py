@@ -19,8 +19,8 @@ from kraftcheck.reporting.replay import (
 )
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State
+from kraftcheck.spec.tla.state_conversion import TlaStateConverter
 from kraftcheck.spec.tla.text import format_on_one_line
-from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import text_of
 from kraftcheck.traces.crosscheck import (
     MOST_EXAMPLES,
@@ -93,7 +93,7 @@ class CrosscheckResult:
 def crosscheck_as_json(model: str, protocol: Protocol, config: str, outcome: CrosscheckResult) -> dict[str, Any]:
     """Return the JSON object of `--json`."""
     states, edges, run = outcome.states, outcome.edges, outcome.tlc
-    view = StateView(protocol)
+    view = TlaStateConverter(protocol)
 
     def text(state: State) -> dict[str, str]:
         return {name: format_on_one_line(value) for name, value in view.variables(state).items()}

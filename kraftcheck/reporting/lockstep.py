@@ -8,12 +8,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kraftcheck.explorer.result import TraceStep, Violation
-from kraftcheck.lockstep.changes import VersionChanges
+from kraftcheck.lockstep.campaign import FindingClass, LockstepCampaign, TaskResult, finding_summary_lines
 from kraftcheck.lockstep.cluster import FieldDifference
+from kraftcheck.lockstep.code_coverage import ClassCoverage, CoverageCount
 from kraftcheck.lockstep.cover import EdgeCover, UntakenReason
 from kraftcheck.lockstep.lockstep import Finding, LockstepVerdict
-from kraftcheck.lockstep.reach import ClassCoverage, CoverageCount
-from kraftcheck.lockstep.survey import FindingClass, LockstepCampaign, TaskResult, finding_summary_lines
+from kraftcheck.lockstep.version_changes import VersionChanges
 from kraftcheck.lockstep.walks import WalkStep
 from kraftcheck.reporting.as_json import trace_as_json, value_as_json
 from kraftcheck.reporting.counterexample import violation_reason_lines

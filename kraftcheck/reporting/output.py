@@ -38,7 +38,7 @@ from kraftcheck.reporting.lines import (
     lines_as_plain_text,
     note_lines,
 )
-from kraftcheck.spec.diagnosis.why import relative_path
+from kraftcheck.spec.diagnosis.action_explanation import relative_path
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.declarations import GRAPH_PROPERTY_KINDS
 from kraftcheck.spec.language.protocol import Protocol
@@ -434,7 +434,7 @@ def write_counterexamples(protocol: Protocol, violations: Sequence[Violation], p
         if path.is_file():
             path.unlink()
         return
-    from kraftcheck.spec.tla.view import StateView
+    from kraftcheck.spec.tla.state_conversion import TlaStateConverter
     from kraftcheck.traces.trace import (
         InfiniteEnding,
         Trace,
@@ -444,7 +444,7 @@ def write_counterexamples(protocol: Protocol, violations: Sequence[Violation], p
         write_trace,
     )
 
-    view = StateView(protocol)
+    view = TlaStateConverter(protocol)
 
     def trace_of(index: int, violation: Violation) -> Trace:
         steps = enumerate(violation.trace, start=1)

@@ -11,7 +11,6 @@ from typing import Protocol
 
 from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.disks import is_record_batch_file_by_content, may_hold_disk_files, read_disks
-from kraftcheck.validation.effects import FormatByDisk
 from kraftcheck.validation.events import (
     Event,
     SendReceivePairs,
@@ -23,6 +22,7 @@ from kraftcheck.validation.log4j import DEFAULT_PATTERN
 from kraftcheck.validation.models import model_of_logs_with_difference_uses, translator_of_logs
 from kraftcheck.validation.monitors import check_disks, check_events
 from kraftcheck.validation.replay import ClusterReplay
+from kraftcheck.validation.replayed_model import FormatByDisk
 from kraftcheck.validation.sources import (
     DEFAULT_LIMIT_BYTES,
     ClusterLogs,

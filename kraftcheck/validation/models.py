@@ -12,9 +12,9 @@ from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.kraft_model.quorum.records import ADMIN, UNKNOWN_DIRECTORY, Replica, Voter
 from kraftcheck.kraft_model.quorum.variants.kafka import known_difference_classes_by_name, with_known_kafka_differences
 from kraftcheck.spec import ModelValue
-from kraftcheck.validation.effects import FormatByDisk
 from kraftcheck.validation.events import Event, EventKind, is_transport_error
-from kraftcheck.validation.lines import KnownDifferenceUses
+from kraftcheck.validation.line_checks import KnownDifferenceUses
+from kraftcheck.validation.replayed_model import FormatByDisk
 from kraftcheck.validation.translation import OTHER_CLUSTER, ClusterIdsByProcess, ModelTranslator
 
 UNLIMITED_BOUND = 1_000_000

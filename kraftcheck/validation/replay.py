@@ -35,9 +35,9 @@ from kraftcheck.validation.completeness import (
     require_control_lines_at_process_start,
     require_lines_for_changes,
 )
-from kraftcheck.validation.effects import ReplayedModel
 from kraftcheck.validation.events import Event, EventKind, is_transport_error, request_key
-from kraftcheck.validation.lines import LINE_CHECKS, PARKED_FETCHES, KnownDifferenceUses, LineChecks
+from kraftcheck.validation.line_checks import LINE_CHECKS, PARKED_FETCHES, KnownDifferenceUses, LineChecks
+from kraftcheck.validation.replayed_model import ReplayedModel
 from kraftcheck.validation.starts import LateStartReplay, control_records_by_offset
 from kraftcheck.validation.state import (
     BOOT_KINDS,

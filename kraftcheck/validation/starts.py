@@ -32,8 +32,8 @@ from kraftcheck.kraft_model.quorum.records import (
     Voters,
 )
 from kraftcheck.spec import Map, ModelValue, Record
-from kraftcheck.validation.effects import ReplayedModel
 from kraftcheck.validation.events import Event, EventKind, MessageBody, request_key
+from kraftcheck.validation.replayed_model import ReplayedModel
 from kraftcheck.validation.state import LOG_GROWTH_KINDS, NodeHypothesis, NodeProgress, WaitingRequest
 from kraftcheck.validation.translation import (
     UNSET_DIRECTORY_IDS,

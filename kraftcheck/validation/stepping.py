@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.kinds import check_arguments
+from kraftcheck.spec.type_checks import check_arguments
 from kraftcheck.validation.event_stream import events_from_json_object
 from kraftcheck.validation.events import (
     Event,

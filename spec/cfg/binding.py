@@ -14,12 +14,12 @@ from typing import Any, NoReturn, get_args
 
 from kraftcheck.spec.cfg.config import SETTING_OPTION, Assignment, BoundConfig, ConfigError, ModelConfig, PositionedName
 from kraftcheck.spec.errors import ConstantError, InputError, ProtocolError, unknown_name_message
-from kraftcheck.spec.kinds import describe_type
 from kraftcheck.spec.language.declarations import GRAPH_PROPERTY_KINDS, REACHABLE, REFINES, TEMPORAL, Property
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import FAIR_SPEC, NO_DEFAULT, Constant, Protocol
 from kraftcheck.spec.language.semantics import methods_by_init_name
 from kraftcheck.spec.tla.types import Decoder, Encoder, MismatchError
+from kraftcheck.spec.type_checks import describe_type
 from kraftcheck.spec.values import (
     ModelValue,
     Value,

@@ -25,12 +25,12 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_ty
 from kraftcheck.spec.diagnosis.source import compile_definition, definition_of, nodes_of_type, syntax_tree
 from kraftcheck.spec.discovery import project_modules_of_protocol, source_path
 from kraftcheck.spec.errors import ProtocolError, near_misses, unknown_name_message
-from kraftcheck.spec.kinds import describe_type
 from kraftcheck.spec.language.declarations import REFINES, Action, Property
 from kraftcheck.spec.language.network import Network
 from kraftcheck.spec.language.protocol import Constant, Protocol
 from kraftcheck.spec.language.semantics import take
 from kraftcheck.spec.language.state import Step, become, consume
+from kraftcheck.spec.type_checks import describe_type
 from kraftcheck.spec.values import (
     Map,
     ModelValue,

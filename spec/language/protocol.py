@@ -15,12 +15,12 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from kraftcheck.spec.errors import FORGOT_YIELD_MESSAGE, ConstantError, ProtocolError, RaisedError, unknown_name_message
-from kraftcheck.spec.kinds import describe_value, type_mismatch
 from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Projection, Property, place_and_name_of_method
 from kraftcheck.spec.language.formula import Fairness, fairness_declaration_problem
 from kraftcheck.spec.language.network import BagWithMemory, Network, NoNetwork
 from kraftcheck.spec.language.state import NOTHING, State, note_replica_types
 from kraftcheck.spec.language.views import HiddenNames, HiddenReadLog
+from kraftcheck.spec.type_checks import describe_value, type_mismatch
 from kraftcheck.spec.values import Map, Record, Value, field_types, ordered, truncate_text, type_hints
 
 NO_DEFAULT: Any = object()

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from kraftcheck.spec.errors import RaisedError
-from kraftcheck.spec.kinds import describe_value, type_mismatch
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.state import State
+from kraftcheck.spec.type_checks import describe_value, type_mismatch
 
 MAX_MEMOIZED_STATES = 1 << 18
 """Most states whose mapped states are memoized."""

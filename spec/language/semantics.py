@@ -13,7 +13,6 @@ from types import GeneratorType
 from typing import Any, NamedTuple
 
 from kraftcheck.spec.errors import FORGOT_YIELD_MESSAGE, ActionError, ProtocolError, RaisedError, unknown_name_message
-from kraftcheck.spec.kinds import describe_type, describe_value, field_checkers, fits_type, type_mismatch
 from kraftcheck.spec.language.declarations import (
     NOT_PROJECTED,
     REFINES,
@@ -40,6 +39,7 @@ from kraftcheck.spec.language.state import (
     note_replica_types,
     record_largest_bound_use,
 )
+from kraftcheck.spec.type_checks import describe_type, describe_value, field_checkers, fits_type, type_mismatch
 from kraftcheck.spec.values import Map, Record, Value, field_types, is_enum, ordered, same_types, text_of, with_fields
 
 REPORTED_PARAMETERS = ("me", "peer", "message", "before", "after")

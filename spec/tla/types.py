@@ -26,7 +26,6 @@ from contextlib import suppress
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.kinds import PHRASE_OF_SCALAR
 from kraftcheck.spec.tla.text import (
     IntervalElementBudget,
     TlaSyntaxError,
@@ -35,6 +34,7 @@ from kraftcheck.spec.tla.text import (
     tla_value_of_enum_member,
     tuple_or_map_of_function,
 )
+from kraftcheck.spec.type_checks import PHRASE_OF_SCALAR
 from kraftcheck.spec.values import (
     Map,
     ModelValue,

@@ -7,7 +7,7 @@ import pytest
 from kraftcheck.explorer.reference import explore
 from kraftcheck.explorer.result import SearchRequest, Verdict
 from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.spec.tla.view import StateView
+from kraftcheck.spec.tla.state_conversion import TlaStateConverter
 from tests.support.tlc import COUNTEREXAMPLES, MCReconfig, bound, json_states, states_of, text_of
 
 
@@ -33,7 +33,7 @@ def test_counterexample_is_as_long_as_tlcs(name: str) -> None:
 @pytest.mark.parametrize("name", COUNTEREXAMPLES)
 def test_tlcs_counterexample_is_a_behaviour(name: str, version: str) -> None:
     model = bound(f"counterexamples/{name}", MCReconfig)
-    view, semantics = StateView(model.protocol), Semantics(model.protocol)
+    view, semantics = TlaStateConverter(model.protocol), Semantics(model.protocol)
     prop = model.properties[0]
     behaviour = states_of(text_of(f"counterexamples/{name}.{version}"))
     (state,) = semantics.initial()
@@ -50,6 +50,6 @@ def test_tlcs_counterexample_is_a_behaviour(name: str, version: str) -> None:
 @pytest.mark.parametrize("name", COUNTEREXAMPLES)
 def test_untyped_json_gives_the_same_states(name: str) -> None:
     model = bound(f"counterexamples/{name}", MCReconfig)
-    view = StateView(model.protocol)
+    view = TlaStateConverter(model.protocol)
     typed = [view.state(variables) for _, variables in states_of(text_of(f"counterexamples/{name}.out"))]
     assert [view.state(variables, untyped=True) for variables in json_states(name)] == typed

@@ -17,7 +17,7 @@ from kraftcheck.kraft_model.reconfig.records import Error, JoinResponse, Result
 from kraftcheck.spec.cfg.binding import bind_constants
 from kraftcheck.spec.cfg.config import read_config
 from kraftcheck.spec.language.semantics import Semantics, Transition
-from kraftcheck.spec.tla.view import StateView
+from kraftcheck.spec.tla.state_conversion import TlaStateConverter
 from tests.support.tlc import TLC, states_of, text_of
 
 REJECTIONS = {"RejectJoinRequest", "HandleRejectJoinResponse"}
@@ -26,7 +26,7 @@ REJECTIONS = {"RejectJoinRequest", "HandleRejectJoinResponse"}
 def followed(name: str) -> list[Transition]:
     """Follow a behaviour that TLC wrote; return the transitions of ours that it takes."""
     protocol = bind_constants(Reconfig, read_config(TLC / "simulations" / "published.cfg"))
-    view, semantics = StateView(protocol), Semantics(protocol)
+    view, semantics = TlaStateConverter(protocol), Semantics(protocol)
     successors = json.loads(text_of("simulations/successors.json"))[name]
     behaviour = states_of(text_of(f"simulations/{name}.tla"))
     (state,) = semantics.initial()

@@ -25,8 +25,8 @@ from kraftcheck.spec.cfg.binding import bind_leniently
 from kraftcheck.spec.cfg.config import read_config
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
+from kraftcheck.spec.tla.state_conversion import TlaStateConverter
 from kraftcheck.spec.tla.text import parse_value
-from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
 from tests.support.tlc import TLC, bound, text_of
 
@@ -259,7 +259,7 @@ def test_random_behaviours_conform(name: str) -> None:
 def test_the_next_states_of_a_state_are_those_of_tlc(name: str) -> None:
     """TLC was given the states as initial ones; the next states were the same, and the numbers are kept."""
     protocol = bound(f"prevote/steps/{name}", Prevote).protocol
-    semantics, view = Semantics(protocol), StateView(protocol)
+    semantics, view = Semantics(protocol), TlaStateConverter(protocol)
     data = json.loads(text_of(f"prevote/steps/{name}.json"))
     found = Counter[str]()
     for variables in data["states"]:

@@ -25,7 +25,7 @@ from kraftcheck.kraft_model.reconfig.records import (
     ServerState,
 )
 from kraftcheck.spec import State, invariant, ordered, step_invariant
-from kraftcheck.spec.diagnosis.why import explain_action
+from kraftcheck.spec.diagnosis.action_explanation import explain_action
 from kraftcheck.spec.language.semantics import Semantics
 from tests.support.tlc import bound
 

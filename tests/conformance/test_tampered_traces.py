@@ -20,8 +20,8 @@ from kraftcheck.spec.cfg.config import read_config
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
+from kraftcheck.spec.tla.state_conversion import TlaStateConverter
 from kraftcheck.spec.tla.types import VariablesError
-from kraftcheck.spec.tla.view import StateView
 from kraftcheck.traces import Trace, ValueCache, read_traces
 from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
 from tests.support.tampering import changed, fields
@@ -81,7 +81,7 @@ def tampered(trace: Trace, names: list[str], random: Random) -> tuple[Trace, int
         return replace(trace, states=tuple(states)), state.number, variable
 
 
-def is_behaviour(trace: Trace, view: StateView, semantics: Semantics, near: int) -> bool:
+def is_behaviour(trace: Trace, view: TlaStateConverter, semantics: Semantics, near: int) -> bool:
     """Whether the steps to and from a state of a trace are steps of the protocol, said by the semantics alone."""
     try:
         states = [view.state(state.variables, untyped=trace.untyped) for state in trace.states[: near + 1]]

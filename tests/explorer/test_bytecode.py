@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kraftcheck import Map, Protocol, engines, load
-from kraftcheck.explorer.bytecode import description, engine
+from kraftcheck.explorer.bytecode import engine, search_encoding
 from kraftcheck.explorer.bytecode.engine import explore
 from kraftcheck.explorer.bytecode.kernel.codes import Op
 from kraftcheck.explorer.bytecode.search import BytecodeSearch
@@ -881,7 +881,7 @@ def test_a_state_may_have_many_successors(tmp_path: Path, monkeypatch: pytest.Mo
         for n in range(2_000 if shared.day == 0 else 0):
             yield Step().put(day=n)
 """
-    monkeypatch.setattr(description, "FIRST_STEP_LOG_ENTRIES", 100)
+    monkeypatch.setattr(search_encoding, "FIRST_STEP_LOG_ENTRIES", 100)
     protocol = protocol_of(tmp_path, action)
     assert explore(protocol, request(protocol, deadlock=False, max_states=2_000)).distinct_states == 2_000
 

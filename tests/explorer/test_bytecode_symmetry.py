@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kraftcheck.explorer import reference
-from kraftcheck.explorer.bytecode import description, search
 from kraftcheck.explorer.bytecode import engine as bytecode
+from kraftcheck.explorer.bytecode import search, search_encoding
 from kraftcheck.explorer.result import Result, SearchRequest
 from kraftcheck.spec import (
     InputError,
@@ -181,7 +181,7 @@ def test_orbits_and_violations_are_those_of_the_reference_engine(examples: range
 
 @pytest.mark.parametrize("room", [1, 3])
 def test_a_log_that_is_full_becomes_longer(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
-    monkeypatch.setattr(description, "FIRST_STEP_LOG_ENTRIES", room)
+    monkeypatch.setattr(search_encoding, "FIRST_STEP_LOG_ENTRIES", room)
     monkeypatch.setattr(search, "FIRST_SAMPLED_STATES", 3)
     sites, colours = (frozenset(ModelValue(f"{kind}{i}", i) for i in range(2)) for kind in ("s", "c"))
     protocol = Sites(sites=sites, colours=colours, limit=2, most=9)

@@ -23,7 +23,7 @@ from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import Interrupted, Progress, Result, SearchRequest
 from kraftcheck.explorer.symbolic import engine as symbolic
 from kraftcheck.explorer.tables import engine as tables
-from kraftcheck.explorer.tables.interned_values import restore_ruleless_inbox_contents
+from kraftcheck.explorer.tables.interner_checkpoint import restore_ruleless_inbox_contents
 from kraftcheck.explorer.tables.learning import shared_sets
 from kraftcheck.explorer.tables.learning.shared_sets import ExplodedSets
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirst

@@ -16,7 +16,7 @@ from kraftcheck.explorer.calls.handlers import HandlerCaller
 from kraftcheck.explorer.request import Search, SearchRequest
 from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.explorer.tables.learning import shared_sets
-from kraftcheck.explorer.tables.learning.answers import PythonMissHandler
+from kraftcheck.explorer.tables.learning.python_misses import PythonMissHandler
 from kraftcheck.spec import Protocol, Record, State, Step, Steps, become, bound, environment, internal, invariant
 from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.declarations import Action

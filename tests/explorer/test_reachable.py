@@ -18,7 +18,7 @@ from kraftcheck.explorer.bytecode import engine as bytecode
 from kraftcheck.explorer.result import Result, SearchRequest, Verdict
 from kraftcheck.explorer.symbolic import engine as symbolic
 from kraftcheck.explorer.tables import engine as tables
-from kraftcheck.explorer.tables import learned_system, level_states
+from kraftcheck.explorer.tables import level_states, table_system
 from kraftcheck.spec import (
     InputError,
     Map,
@@ -313,7 +313,7 @@ def test_all_engines_find_in_random_protocols_what_networkx_finds(
     examples: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(level_states, "STATES_A_BATCH", 50)
-    monkeypatch.setattr(learned_system, "MOST_SERIAL_STATES", 5)
+    monkeypatch.setattr(table_system, "MOST_SERIAL_STATES", 5)
 
     @settings(
         max_examples=examples,

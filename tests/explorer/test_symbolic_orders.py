@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from kraftcheck.explorer.result import SearchRequest
-from kraftcheck.explorer.symbolic import engine, orders
+from kraftcheck.explorer.symbolic import engine, variable_orders
 from kraftcheck.explorer.symbolic.engine import SymbolicSearch
-from kraftcheck.explorer.symbolic.orders import VariableOrder, anneal_order, cheapest_order, shared_first_order
 from kraftcheck.explorer.symbolic.relations import GENERAL_EDGES, VariableChange
+from kraftcheck.explorer.symbolic.variable_orders import VariableOrder, anneal_order, cheapest_order, shared_first_order
 from kraftcheck.explorer.symbolic.variables import VariableKey, VariableKind
 from tests.support.explorer.symbolic import agree
 from tests.support.tlc import bound, expected
@@ -25,9 +25,9 @@ NAME = "two-voters"
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look for another order early, and take it whatever it is."""
     looks = (30, 1 << 13), (60, 1 << 14)
-    monkeypatch.setattr(orders, "TRIAL_NODE_BUDGETS", looks)
+    monkeypatch.setattr(variable_orders, "TRIAL_NODE_BUDGETS", looks)
     monkeypatch.setattr(engine, "CLOCK_CHECK_SECONDS", 0.0)
-    monkeypatch.setattr(orders, "LEAST_SPAN_REDUCTION", 0)
+    monkeypatch.setattr(variable_orders, "LEAST_SPAN_REDUCTION", 0)
 
 
 def test_what_events_are_about_is_brought_together() -> None:

@@ -14,11 +14,11 @@ import pytest
 from kraftcheck.cli import main
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest, Verdict
-from kraftcheck.explorer.symbolic import checks, engine, orders
+from kraftcheck.explorer.symbolic import checks, engine, variable_orders
 from kraftcheck.explorer.symbolic.checkpoint import SymbolicCheckpoint
 from kraftcheck.explorer.symbolic.engine import explore
-from kraftcheck.explorer.symbolic.orders import replicas_met_by_walks
 from kraftcheck.explorer.symbolic.store import DiagramStore
+from kraftcheck.explorer.symbolic.variable_orders import replicas_met_by_walks
 from kraftcheck.explorer.symbolic.violations import ViolationFinder
 from kraftcheck.spec import (
     Bag,
@@ -291,14 +291,14 @@ def test_the_depth_after_a_resume_where_all_that_is_new_is_beyond_a_constraint(
 
 def test_orders_are_compared_within_action_constraints(monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[object] = []
-    made = orders.OrderTrials._nodes_made
+    made = variable_orders.OrderTrials._nodes_made
 
-    def counted(trials: orders.OrderTrials, *given: Any) -> int | None:
+    def counted(trials: variable_orders.OrderTrials, *given: Any) -> int | None:
         looks.append(given)
         return made(trials, *given)
 
-    monkeypatch.setattr(orders.OrderTrials, "_nodes_made", counted)
-    monkeypatch.setattr(orders, "TRIAL_NODE_BUDGETS", ((4, 5_000),))
+    monkeypatch.setattr(variable_orders.OrderTrials, "_nodes_made", counted)
+    monkeypatch.setattr(variable_orders, "TRIAL_NODE_BUDGETS", ((4, 5_000),))
     monkeypatch.setattr(engine, "CLOCK_CHECK_SECONDS", 0.0)
     protocol = Raising()
     found = explore(protocol, options_of(protocol, search="saturation"))

@@ -20,7 +20,7 @@ from kraftcheck.explorer import reference
 from kraftcheck.explorer.bytecode import engine as bytecode
 from kraftcheck.explorer.result import Result, SearchRequest, Verdict
 from kraftcheck.explorer.tables import engine as tables
-from kraftcheck.explorer.tables import learned_system, level_states
+from kraftcheck.explorer.tables import level_states, table_system
 from kraftcheck.explorer.temporal.checking import automaton_of
 from kraftcheck.persistence.stored_files import SpillArena
 from kraftcheck.spec import (
@@ -614,7 +614,7 @@ LOW, CALM = (Property(function.__name__, "predicate", function, ()) for function
 @pytest.mark.parametrize("examples", [3, pytest.param(30, marks=pytest.mark.slow)])
 def test_both_engines_agree_on_random_protocols(examples: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(level_states, "STATES_A_BATCH", 50)
-    monkeypatch.setattr(learned_system, "MOST_SERIAL_STATES", 5)
+    monkeypatch.setattr(table_system, "MOST_SERIAL_STATES", 5)
 
     @settings(
         max_examples=examples,

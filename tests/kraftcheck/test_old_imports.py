@@ -51,7 +51,7 @@ def path(request, tmp_path, monkeypatch) -> Path:
         ("from kraft_model import quorum_base", "kraft_model", "kraft_model\n"),
         ("from spec import Protocol, on", "spec", "spec\n"),
         ("from spec.values import (\n    Map,\n    Record,\n)", "spec.values", "spec.values\n"),
-        ("from spec.view import StateView", "spec.view", "spec\n"),
+        ("from spec.view import TlaStateConverter", "spec.view", "spec\n"),
         ("from spec.tla import parse_value", "spec.tla", "spec.tla\n"),
         ("from spec.nothing import X", "spec.nothing", "spec\n"),
         ("import spec", "spec", "spec\n"),

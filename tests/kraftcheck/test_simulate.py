@@ -14,7 +14,7 @@ from kraftcheck.catalogue import find_config_name_and_content, find_model
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.spec.tla.view import StateView
+from kraftcheck.spec.tla.state_conversion import TlaStateConverter
 from kraftcheck.traces import TraceFormat, read_traces
 from kraftcheck.traces.corpus import WalkWriter
 
@@ -62,7 +62,7 @@ def test_walks_as_files_of_tlc(run, tmp_path) -> None:
     assert sorted(path.name for path in folder.glob("[!.]*")) == sorted(f"walk_{number}.tla" for number in range(12))
     config = find_config_name_and_content(find_model("reconfig"), "smoke")[1]
     protocol = bind(Reconfig, config).protocol
-    view, semantics, steps = StateView(protocol), Semantics(protocol), 0
+    view, semantics, steps = TlaStateConverter(protocol), Semantics(protocol), 0
     for path in folder.glob("walk_*.tla"):
         (trace,) = read_traces(path)
         assert (trace.format, trace.complete) == (TraceFormat.TLC_SIMULATION, True)

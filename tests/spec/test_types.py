@@ -32,9 +32,9 @@ from kraftcheck.spec import (
 from kraftcheck.spec.cfg.binding import bind
 from kraftcheck.spec.cfg.config import parse_config
 from kraftcheck.spec.encoding import encode
-from kraftcheck.spec.kinds import type_mismatch
+from kraftcheck.spec.tla.state_conversion import TlaStateConverter
 from kraftcheck.spec.tla.text import format_on_one_line, parse_value
-from kraftcheck.spec.tla.view import StateView
+from kraftcheck.spec.type_checks import type_mismatch
 from kraftcheck.spec.values import Value, order_key, ordered, text_of
 from kraftcheck.traces.formats.tlc_dump import _value_as_json
 
@@ -165,7 +165,7 @@ def states() -> list[State]:
 
 
 def test_states_are_written_in_tla_and_json_and_read_again() -> None:
-    view, found = StateView(Types()), states()
+    view, found = TlaStateConverter(Types()), states()
     assert len(found) == 68
     for state in found:
         variables = view.variables(state)

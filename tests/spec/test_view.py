@@ -37,9 +37,9 @@ from kraftcheck.spec import (
 )
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
+from kraftcheck.spec.tla.state_conversion import TlaStateConverter
 from kraftcheck.spec.tla.text import format_on_one_line, format_value, parse_value
 from kraftcheck.spec.tla.types import MismatchError, VariablesError
-from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Value
 from tests.support import tlc as models
 
@@ -88,7 +88,7 @@ def as_json(value: Value) -> Any:
 )
 def test_every_state_of_reconfig_comes_back(name: str, limit: int | None) -> None:
     protocol = models.bound(f"counts/{name}").protocol
-    view = StateView(protocol)
+    view = TlaStateConverter(protocol)
     states = states_of(protocol, limit)
     printed: dict[bytes, Value] = {}
     for number, state in enumerate(states):
@@ -106,7 +106,7 @@ def test_every_state_of_reconfig_comes_back(name: str, limit: int | None) -> Non
 
 def test_every_state_of_prevote_comes_back() -> None:
     protocol = models.bound("prevote/counts/three-voters-cut", Prevote).protocol
-    view = StateView(protocol)
+    view = TlaStateConverter(protocol)
     for number, state in enumerate(states_of(protocol, 800)):
         variables = view.variables(state)
         assert view.state(variables) == state
@@ -119,7 +119,7 @@ def test_states_come_back_from_their_text_with_the_protocols_own_model_values() 
     """What is read from text knows no order of model values; the protocol does."""
     protocol = models.bound("counts/grow-with-election").protocol
     assert isinstance(protocol, Reconfig)
-    view = StateView(protocol)
+    view = TlaStateConverter(protocol)
     state = states_of(protocol)[-1]
     read = view.state({name: parse_value(format_value(value)) for name, value in view.variables(state).items()})
     assert read == state
@@ -130,7 +130,7 @@ def test_states_come_back_from_their_text_with_the_protocols_own_model_values() 
 
 def test_two_phase_commit() -> None:
     protocol = TwoPhaseCommit(resource_managers=frozenset({n1, n2}))
-    view = StateView(protocol)
+    view = TlaStateConverter(protocol)
     assert view.names == ("phase", "prepared", "messages")
     for state in states_of(protocol):
         variables = view.variables(state)
@@ -254,7 +254,7 @@ def talk(cls: type[Talk] = Talk) -> Talk:
 @pytest.mark.parametrize("cls", [Talk, SetTalk, ChannelTalk])
 def test_every_type_and_network_comes_back(cls: type[Talk]) -> None:
     protocol = talk(cls)
-    view = StateView(protocol)
+    view = TlaStateConverter(protocol)
     states = states_of(protocol)
     assert len(states) > 30
     for state in states:
@@ -267,7 +267,7 @@ def test_every_type_and_network_comes_back(cls: type[Talk]) -> None:
 
 
 def test_names_and_shapes() -> None:
-    view = StateView(talk())
+    view = TlaStateConverter(talk())
     assert view.names == (
         "totalCount",
         "byName",
@@ -323,7 +323,7 @@ class Holding(Protocol):
 
 def test_ids_that_are_strings_beside_model_values_come_back_from_json() -> None:
     protocol = Holding(held=frozenset({ModelValue("a", 1), ModelValue("b", 2)}))
-    view, [state] = StateView(protocol), protocol.initial()
+    view, [state] = TlaStateConverter(protocol), protocol.initial()
     untyped = {name: as_json(value) for name, value in view.variables(state).items()}
     assert untyped["holds"] == {"first": "None", "second": "None"}
     assert view.state(untyped, untyped=True) == state
@@ -331,7 +331,7 @@ def test_ids_that_are_strings_beside_model_values_come_back_from_json() -> None:
 
 def test_channels_are_a_function_from_pairs_to_sequences() -> None:
     protocol = talk(ChannelTalk)
-    view = StateView(protocol)
+    view = TlaStateConverter(protocol)
     (state,) = [s for s in states_of(protocol) if s.spent["many_words"] == 3 and len(s.replicas[1].by_name) == 0]
     channels = view.variables(state)["messages"]
     assert list(channels) == [(0, 1), (3, 1)]
@@ -348,7 +348,7 @@ def test_channels_are_a_function_from_pairs_to_sequences() -> None:
 
 def test_a_bag_that_forgets_has_no_message_that_is_not_under_way() -> None:
     protocol = talk()
-    view = StateView(protocol)
+    view = TlaStateConverter(protocol)
     (state,) = protocol.initial()
     variables = view.variables(state)
     variables["messages"] = variables["messages"].put(Map({"type": "Said", "source": 0, "dest": 2, "text": ""}), 0)
@@ -397,7 +397,7 @@ class Strangers(Twins):
 
 def test_classes_that_only_their_name_tells_apart() -> None:
     protocol = Twins()
-    view = StateView(protocol)
+    view = TlaStateConverter(protocol)
     assert view.names == ("kind", "x", "messages", "_hostsSeen")
     states = states_of(protocol)
     assert len(states) == 2
@@ -416,7 +416,7 @@ def test_a_replica_of_a_class_that_nothing_names() -> None:
     with pytest.raises(
         VariablesError, match="expected a class of replicas that an action's parameter is annotated with"
     ):
-        StateView(protocol).variables(states_of(protocol)[-1])
+        TlaStateConverter(protocol).variables(states_of(protocol)[-1])
 
 
 class Clash(Record):
@@ -430,15 +430,15 @@ class Clashing(Talk):
 
 def test_two_variables_of_one_name() -> None:
     with pytest.raises(VariablesError, match=r"variable totalCount: .*tla_names.*found two of that name in Clashing"):
-        StateView(talk(Clashing))
+        TlaStateConverter(talk(Clashing))
 
 
 # What does not fit
 
 
-def reconfig() -> tuple[StateView, dict[str, Value]]:
+def reconfig() -> tuple[TlaStateConverter, dict[str, Value]]:
     protocol = models.bound("counts/two-voters").protocol
-    view = StateView(protocol)
+    view = TlaStateConverter(protocol)
     state = next(s for s in states_of(protocol) if s.inboxes and len(s.replicas[ordered(s.replicas)[0]].log) > 1)
     return view, view.variables(state)
 
@@ -599,7 +599,7 @@ class Writer(Protocol):
 
 def test_records_of_one_base_are_told_apart_though_their_fields_are_the_same() -> None:
     protocol = Writer()
-    view = StateView(protocol)
+    view = TlaStateConverter(protocol)
     first, written = states_of(protocol)
     assert '[type |-> "Preferred", leader |-> n1]' in format_on_one_line(view.variables(written)["notes"])
     assert "[leader |-> n1], " in format_on_one_line(view.variables(written)["notes"])
@@ -610,7 +610,7 @@ def test_records_of_one_base_are_told_apart_though_their_fields_are_the_same() -
 def test_an_error_of_an_alternative_that_does_not_fit_leaves_no_cycle() -> None:
     """Else memory grows with the number of states that are read, as commands look for cycles rarely."""
     protocol = talk()
-    view = StateView(protocol)
+    view = TlaStateConverter(protocol)
     found = [view.variables(state) for state in states_of(protocol)]
     gc.collect()
     gc.disable()
@@ -638,4 +638,4 @@ def test_two_fields_of_a_record_with_one_name_are_refused() -> None:
             yield self.start([Broker(1)])
 
     with pytest.raises(VariablesError, match="lastEpoch: expected one; set tla_names, found two of that name in"):
-        StateView(Twice())
+        TlaStateConverter(Twice())

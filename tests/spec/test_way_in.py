@@ -39,8 +39,8 @@ from kraftcheck.spec import (
 )
 from kraftcheck.spec.language.formula import Formula
 from kraftcheck.spec.language.network import Channels, MessageSet, Network
+from kraftcheck.spec.tla.state_conversion import TlaStateConverter
 from kraftcheck.spec.tla.types import VariablesError
-from kraftcheck.spec.tla.view import StateView
 from tests.support.command_line import Run
 
 ENGINES = ("reference", "tables")
@@ -83,7 +83,7 @@ HOUSE = Lamps(lamps=LAMPS, visitors=VISITORS)
 
 
 def test_no_messages_and_none_by_another_name() -> None:
-    view, (state,) = StateView(HOUSE), HOUSE.initial()
+    view, (state,) = TlaStateConverter(HOUSE), HOUSE.initial()
     variables = view.variables(state)
     assert list(variables) == ["lit", "last"]
     assert set(variables["last"].values()) == {ModelValue("NULL")}
@@ -435,7 +435,7 @@ class Alone(Lamps):
 def test_a_protocol_without_shared_state(engine: str) -> None:
     protocol = Alone(lamps=LAMPS, visitors=VISITORS)
     assert check(protocol, engine=engine, deadlock=False).distinct_states == 25
-    assert list(StateView(protocol).names) == ["lit", "last"]
+    assert list(TlaStateConverter(protocol).names) == ["lit", "last"]
 
 
 def test_a_shared_state_of_no_class() -> None:

@@ -38,9 +38,9 @@ from kraftcheck.spec import (
 )
 from kraftcheck.spec.cfg.binding import bind_constants
 from kraftcheck.spec.cfg.config import read_config
-from kraftcheck.spec.diagnosis.why import ActionExplanation, explain_action, explain_action_as_text
+from kraftcheck.spec.diagnosis.action_explanation import ActionExplanation, explain_action, explain_action_as_text
 from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.spec.tla.view import StateView
+from kraftcheck.spec.tla.state_conversion import TlaStateConverter
 from tests.support import tlc as models
 
 KINDS = {"enabled", "guard", "bound", "network", "no message", "no replica", "not receiving"}
@@ -87,7 +87,7 @@ def check_all(semantics: Semantics, state: State) -> list[ActionExplanation]:
 @pytest.mark.parametrize("name", models.COUNTEREXAMPLES)
 def test_every_action_in_every_state_along_a_counterexample(name: str) -> None:
     protocol = bind_constants(Reconfig, read_config(models.TLC / f"counterexamples/{name}.cfg"))
-    view, semantics = StateView(protocol), Semantics(protocol)
+    view, semantics = TlaStateConverter(protocol), Semantics(protocol)
     for _, variables in models.states_of(models.text_of(f"counterexamples/{name}.out")):
         check_all(semantics, view.state(variables))
 

@@ -22,7 +22,7 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.examples.lock_service import LockService
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.spec.tla.view import StateView
+from kraftcheck.spec.tla.state_conversion import TlaStateConverter
 from kraftcheck.spec.values import ModelValue
 from kraftcheck.traces import Trace, TraceFormat, TraceState, read_graph, read_states, write_trace
 from kraftcheck.traces.replay.replayer import Replayer
@@ -95,7 +95,7 @@ def replay(data: bytes) -> None:
 
 def a_trace() -> Trace:
     """Return a short behaviour of the lock service as a trace."""
-    semantics, view = Semantics(protocol()), StateView(protocol())
+    semantics, view = Semantics(protocol()), TlaStateConverter(protocol())
     steps = [TraceStep(next(iter(protocol().initial())))]
     while len(steps) < 5:
         taken = next(iter(semantics.transitions(steps[-1].state)))
@@ -285,8 +285,8 @@ def tables(data: bytes) -> None:
 def tables_of_spark() -> Iterator[bytes]:
     import numpy as np
 
-    from kraftcheck.explorer.spark.definitions import WireRecord, WireRecordKind
     from kraftcheck.explorer.spark.shared_folder import SharedFolder
+    from kraftcheck.explorer.spark.wire_records import WireRecord, WireRecordKind
 
     shared = SharedFolder(scratch() / "seeds")
     shared.path.mkdir(exist_ok=True)

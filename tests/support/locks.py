@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from kraftcheck.spec.examples.lock_service import LockService
 from kraftcheck.spec.language.semantics import Semantics
+from kraftcheck.spec.tla.state_conversion import TlaStateConverter
 from kraftcheck.spec.tla.text import parse_value
-from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import ModelValue
 from kraftcheck.traces import Trace, TraceFormat, TraceState
 
 C1, C2 = ModelValue("c1", 0), ModelValue("c2", 1)
 LOCKS = LockService(clients=frozenset({C1, C2}), losses=1)
-VIEW = StateView(LOCKS)
+VIEW = TlaStateConverter(LOCKS)
 ROUND = ("Ask c1", "Grant server", "Enter c1", "Leave c1", "Free server")
 
 

@@ -33,7 +33,7 @@ from kraftcheck.spec import (
 )
 from kraftcheck.spec.language.formula import Formula
 from kraftcheck.spec.language.semantics import Semantics
-from kraftcheck.spec.tla.view import StateView
+from kraftcheck.spec.tla.state_conversion import TlaStateConverter
 from kraftcheck.traces import InfiniteEnding, Trace, TraceFormat, TraceState, write_trace
 from kraftcheck.traces.pipeline.rows import FileReplayer
 from kraftcheck.traces.replay.claims import ClaimVerdict
@@ -122,7 +122,7 @@ QUIET = Quiet()
 
 def behaviour(steps: Sequence[str], **more: object) -> Trace:
     """Return the trace of a behaviour, and what it claims."""
-    semantics, view = Semantics(QUIET), StateView(QUIET)
+    semantics, view = Semantics(QUIET), TlaStateConverter(QUIET)
     (state,) = semantics.initial()
     states = [TraceState(1, view.variables(state))]
     for action in steps:
@@ -264,7 +264,7 @@ def test_a_claim_where_symmetry_exchanges_replicas(violated: str, verdict: Claim
     (state,) = protocol.initial()
     first, _ = state.replicas.values()
     other = state.but(replicas=state.replicas.put(first.id, first.but(turns=1)))
-    variables = StateView(protocol).variables
+    variables = TlaStateConverter(protocol).variables
     states = (TraceState(1, variables(state)), TraceState(2, variables(other), "Give"))
     trace = Trace("sample", 0, TraceFormat.TLC_LOG, states, InfiniteEnding(1, "Give"), violated)
     replay = Replayer(protocol, symmetry="Alike", fairness=Passing.fairness_of(None)).replay_trace(trace)

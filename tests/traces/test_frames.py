@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from kraftcheck.cli import main
-from kraftcheck.explorer.cluster import task_with_code
+from kraftcheck.explorer.spark_cluster import task_with_code
 from kraftcheck.pipeline import CLUSTER_COLUMNS, SCHEMA_VERSION, TABLES, replay, table
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit

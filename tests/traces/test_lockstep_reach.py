@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftcheck.lockstep.reach import ClassCoverage, CoverageCount
+from kraftcheck.lockstep.code_coverage import ClassCoverage, CoverageCount
 from kraftcheck.reporting.lockstep import code_coverage_markdown
 from tests.support.command_line import Run
 

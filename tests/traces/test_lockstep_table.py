@@ -10,7 +10,11 @@ from zipfile import ZipFile
 
 import pytest
 
-from kraftcheck.lockstep.changes import (
+from kraftcheck.lockstep.campaign import FindingClass, TaskResult
+from kraftcheck.lockstep.cluster import FieldDifference
+from kraftcheck.lockstep.jars import CLIENT_CLASS
+from kraftcheck.lockstep.lockstep import Finding, LockstepVerdict
+from kraftcheck.lockstep.version_changes import (
     VersionChanges,
     VersionResults,
     changed_findings,
@@ -18,10 +22,6 @@ from kraftcheck.lockstep.changes import (
     kafka_raft_class_digests,
     last_agreeing_or_previous_version,
 )
-from kraftcheck.lockstep.cluster import FieldDifference
-from kraftcheck.lockstep.jars import CLIENT_CLASS
-from kraftcheck.lockstep.lockstep import Finding, LockstepVerdict
-from kraftcheck.lockstep.survey import FindingClass, TaskResult
 from kraftcheck.reporting.lockstep import (
     VerdictCell,
     all_walks_agree_with_model,

@@ -114,7 +114,7 @@ def test_java_that_ends_while_walks_are_made_short(
         process.died = DIED
         return ()
 
-    monkeypatch.setattr("kraftcheck.lockstep.survey.LockstepCampaign.write", write)
+    monkeypatch.setattr("kraftcheck.lockstep.campaign.LockstepCampaign.write", write)
     done = run("lockstep", "quorum", "--runs", 1, "--out", tmp_path, "--quiet")
     assert done.code == 2
     assert done.out.startswith("INCOMPLETE: 1 walk")
@@ -132,8 +132,8 @@ def test_a_file_that_cannot_be_written(
     stub(None)
     monkeypatch.setattr("kraftcheck.reporting.output.write_json", fail)
     monkeypatch.setattr("kraftcheck.commands.lockstep.write_report", fail)
-    monkeypatch.setattr("kraftcheck.lockstep.survey.LockstepCampaign.write", fail)
-    monkeypatch.setattr("kraftcheck.lockstep.reach.CoverageRecorder", Counting)
+    monkeypatch.setattr("kraftcheck.lockstep.campaign.LockstepCampaign.write", fail)
+    monkeypatch.setattr("kraftcheck.lockstep.code_coverage.CoverageRecorder", Counting)
     path = tmp_path / ("page.md" if option == "report" else "found")
     done = run("lockstep", "quorum", "--runs", 1, f"--{option}", path, "--quiet")
     assert (done.code, done.out) == (2, "AGREES: 1 walk, 0 steps beside Kafka 4.3.1\n")
@@ -162,7 +162,7 @@ def test_a_cover_with_missing_steps(stub: Stub, run: Run, monkeypatch: pytest.Mo
         survey.walks = 1
         return cover
 
-    monkeypatch.setattr("kraftcheck.lockstep.survey.LockstepCampaign.cover", made)
+    monkeypatch.setattr("kraftcheck.lockstep.campaign.LockstepCampaign.cover", made)
     monkeypatch.setattr("kraftcheck.commands.lockstep.edge_cover_lines", lambda _: [])
     monkeypatch.setattr("kraftcheck.commands.lockstep.edge_cover_as_json", lambda _: {})
     done = run("lockstep", "quorum", "--cover", "--quiet")

@@ -23,9 +23,9 @@ from typing import Any
 import pytest
 
 from kraftcheck.cli import main
-from kraftcheck.explorer.cluster import redirect_stderr_into
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.search_spec import to_spec
+from kraftcheck.explorer.spark_cluster import redirect_stderr_into
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.examples.lock_service import LockService
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
@@ -34,7 +34,7 @@ from kraftcheck.spec.values import Map, ModelValue
 from kraftcheck.traces.parsing import DEFAULT_LIMIT_BYTES
 from kraftcheck.traces.pipeline.driver import InputFile, PipelineFolder, find_input_files, poll_unchanged_input_files
 from kraftcheck.traces.pipeline.rows import FileReplayer, PendingFileRows, changed_state_part_names, state_hash
-from kraftcheck.traces.pipeline.stored import SparkTableRunnerAndStore
+from kraftcheck.traces.pipeline.spark_tables import SparkTableRunnerAndStore
 from kraftcheck.traces.replay.replayer import Replayer
 from tests.support.corpora import BREAKAGE, corpus, tables, tamper
 from tests.support.kills import ROOT
@@ -349,7 +349,7 @@ def test_tables_of_a_replay_and_a_corpus_with_nothing_new(
     def no_jvm(*_: object, **__: object) -> None:
         raise AssertionError("a JVM is started")
 
-    monkeypatch.setattr("kraftcheck.explorer.cluster.SparkApplication.__init__", no_jvm)
+    monkeypatch.setattr("kraftcheck.explorer.spark_cluster.SparkApplication.__init__", no_jvm)
     words = ["pipeline", JOINED, str(broken), "--model", "reconfig", "--out", out, *WITH]
     assert main(words) == 1
     printed = capsys.readouterr().out

@@ -12,8 +12,8 @@ import kraftcheck.traces.replay.replayer
 from kraftcheck.spec.examples.lock_service import ImpatientServer, LockService
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.spec.language.state import permute_model_values
+from kraftcheck.spec.tla.state_conversion import TlaStateConverter
 from kraftcheck.spec.tla.text import parse_value
-from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Map, Value
 from kraftcheck.traces import InfiniteEnding, Trace, TraceFormat, TraceState, trace_as_tlc_text, write_trace
 from kraftcheck.traces.replay.divergence import DivergenceKind, variable_differences
@@ -158,7 +158,7 @@ def test_an_action_that_changes_nothing_conforms() -> None:
     from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 
     protocol = TwoPhaseCommit(resource_managers=frozenset({C1}))
-    semantics, view = Semantics(protocol), StateView(protocol)
+    semantics, view = Semantics(protocol), TlaStateConverter(protocol)
     states = semantics.initial()
     for action in ("Prepare", "HearPrepared", "HearPrepared"):
         states.append(next(t.target for t in semantics.transitions(states[-1]) if t.action == action))

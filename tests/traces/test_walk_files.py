@@ -9,7 +9,7 @@ import pytest
 from kraftcheck.catalogue import find_model, shipped_model_modules
 from kraftcheck.explorer.random_walks import WalkPlan, simulate
 from kraftcheck.explorer.result import SearchRequest
-from kraftcheck.spec.tla.view import StateView
+from kraftcheck.spec.tla.state_conversion import TlaStateConverter
 from kraftcheck.traces.corpus import WalkWriter
 from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
 from tests.support.kraft_model.searches import bound
@@ -32,7 +32,7 @@ CASES = [
 def test_walks_conform(tmp_path: Path, model: str, config: str) -> None:
     given = bound(model, config)
     options = SearchRequest(deadlock=False, init=given.init)
-    simulate(given.protocol, options, WalkPlan(4, 40, 1), WalkWriter(StateView(given.protocol), tmp_path))
+    simulate(given.protocol, options, WalkPlan(4, 40, 1), WalkWriter(TlaStateConverter(given.protocol), tmp_path))
     walker = Replayer(given.protocol, init=given.init, symmetry=given.symmetry)
     replays = [replay for file in sorted(tmp_path.iterdir()) for replay in walker.replay(file)]
     assert len(replays) == 4

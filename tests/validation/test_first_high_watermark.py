@@ -12,7 +12,7 @@ import pytest
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import with_known_kafka_differences
 from kraftcheck.spec import ModelValue
-from kraftcheck.validation.effects import DIFFERENCE_BY_BROKEN_PROPERTY, ONE_STEP_PROPERTIES, PropertyChecker
+from kraftcheck.validation.replayed_model import DIFFERENCE_BY_BROKEN_PROPERTY, ONE_STEP_PROPERTIES, PropertyChecker
 from tests.support.command_line import Run
 
 DATA = Path(__file__).parents[1] / "data" / "cluster"

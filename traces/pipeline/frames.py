@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kraftcheck.explorer.cluster import SparkApplication, convert_spark_errors, task_with_code
+from kraftcheck.explorer.spark_cluster import SparkApplication, convert_spark_errors, task_with_code
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.traces.pipeline.driver import (
     FILES_A_BATCH,

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from kraftcheck.spec.diagnosis.why import ActionExplanation, action_explanations_text, explain_action
+from kraftcheck.spec.diagnosis.action_explanation import ActionExplanation, action_explanations_text, explain_action
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
+from kraftcheck.spec.tla.state_conversion import TlaStateConverter
 from kraftcheck.spec.tla.text import format_on_one_line, sort_in_tlc_order
 from kraftcheck.spec.tla.types import VariablesError
-from kraftcheck.spec.tla.view import StateView
 from kraftcheck.spec.values import Map, ModelValue, Record, Value, escape_invisible, field_names, text_of, truncate_text
 
 MOST_PLACE_CHARACTERS = 96
@@ -240,7 +240,7 @@ class DivergingState(NamedTuple):
 class DivergenceExplainer:
     """Explains the divergence of a state."""
 
-    def __init__(self, semantics: Semantics, view: StateView, theirs: str = "trace") -> None:
+    def __init__(self, semantics: Semantics, view: TlaStateConverter, theirs: str = "trace") -> None:
         self._theirs = theirs
         self._semantics = semantics
         self._view = view
@@ -340,7 +340,7 @@ class DivergenceExplainer:
         return f"{who} on {kind.__name__}{sender}"
 
 
-def short_names_by_tla_replica_id(view: StateView, state: State) -> dict[Value, str]:
+def short_names_by_tla_replica_id(view: TlaStateConverter, state: State) -> dict[Value, str]:
     """Return short names for replica ids that are records, by their TLA+ values."""
     ids = [key for key in state.replicas if isinstance(key, Record)]
     return {view.encode(key): text_of(key) for key in ids}

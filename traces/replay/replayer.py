@@ -14,13 +14,13 @@ from math import factorial, prod
 from os import PathLike, fspath
 
 from kraftcheck.explorer.transition_system import canonicalizer
-from kraftcheck.spec.kinds import check_arguments
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition, initial_states
 from kraftcheck.spec.language.state import Permutation, State, permutation_group, permute_model_values
+from kraftcheck.spec.tla.state_conversion import TlaStateConverter, action_name_of_label
 from kraftcheck.spec.tla.types import VariablesError, name_list_text
-from kraftcheck.spec.tla.view import StateView, action_name_of_label
+from kraftcheck.spec.type_checks import check_arguments
 from kraftcheck.spec.values import escape_invisible, text_of
 from kraftcheck.traces.parsing import DEFAULT_LIMIT_BYTES, TraceError, TraceFileReader, ValueCache
 from kraftcheck.traces.replay.claims import ClaimEvaluator, ClaimVerdict, ClaimWithVerdict
@@ -32,7 +32,7 @@ from kraftcheck.traces.trace import Trace, TraceEnd, TraceEvent, TraceFormat, Tr
 class StateConverter:
     """Converts the states of one file to states of the protocol."""
 
-    view: StateView
+    view: TlaStateConverter
     name: str
     file: str
     limit_bytes: int
@@ -241,7 +241,7 @@ class Replayer:
 
     def _learn(self) -> None:
         self.semantics = Semantics(self.protocol)
-        self.view = StateView(self.protocol)
+        self.view = TlaStateConverter(self.protocol)
         self.steps = lru_cache(maxsize=CACHED_STATES)(
             partial(_steps_with_interned_targets, self.semantics, lru_cache(maxsize=CACHED_STATES)(lambda state: state))
         )

@@ -164,7 +164,7 @@ class InterpreterArrays(ArrayGroup):
     matched = declare(np.int64)  # cache of types that permanent collections match: the value, and below it the type
     first_field = declare(np.int32)  # by kind: where its types begin in `field_types`; -1 for other than records
     # The search
-    shape = declare(np.int64)  # see `description.py`
+    shape = declare(np.int64)  # see `search_encoding.py`
     columns = declare(np.int64)  # per replica: its id
     names = declare(np.int64)  # per shared field and bound: its name
     limits = declare(np.int64)  # per bound

@@ -50,9 +50,9 @@ from kraftcheck.explorer.tables.learning.growing_tables import (
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.learning.shared_sets import ElementTestFunction, KnownElementsWithTests, may_pass_test
 from kraftcheck.explorer.transition_system import LabelTable
-from kraftcheck.spec.kinds import may_be_record
 from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Projection, Property
 from kraftcheck.spec.language.state import Step
+from kraftcheck.spec.type_checks import may_be_record
 from kraftcheck.spec.values import Map, Record, Value, field_names, field_types, typed_key, with_fields
 
 

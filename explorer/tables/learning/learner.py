@@ -1,8 +1,8 @@
 """Cache-miss handler of the table engine: memoizes the results of handlers and properties.
 
 Values are interned as dense ids. The kernel records cache misses, and `Learner.resolve` fills the missing entries:
-compiled code those that follow from others, `answers.py` the rest. Callers pass the tables to kernel functions as an
-opaque handle.
+compiled code those that follow from others, `python_misses.py` the rest. Callers pass the tables to kernel functions
+as an opaque handle.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from kraftcheck.explorer.native.arrays import grow_array
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import MissResolver, TableFull, WorkerArrays
 from kraftcheck.explorer.tables.kernel.resolve import resolve_misses_of_states
-from kraftcheck.explorer.tables.learning.answers import MemoizedCall, PythonMissHandler
 from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables, require_id_below
 from kraftcheck.explorer.tables.learning.interner import Interner
+from kraftcheck.explorer.tables.learning.python_misses import MemoizedCall, PythonMissHandler
 from kraftcheck.explorer.transition_system import MOST_LABELS, LabelTable
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.declarations import REFINES, Property

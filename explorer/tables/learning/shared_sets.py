@@ -26,8 +26,8 @@ from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.interning import BITS_LOG2
 from kraftcheck.explorer.tables.learning.growing_tables import GrowingTables, InternedList, OrbitInterner, ValueQueries
 from kraftcheck.spec.errors import ProtocolError
-from kraftcheck.spec.kinds import may_be_record
 from kraftcheck.spec.language.protocol import Protocol
+from kraftcheck.spec.type_checks import may_be_record
 from kraftcheck.spec.values import (
     ModelValue,
     Record,

@@ -11,15 +11,15 @@ import pytest
 pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq
 
-from kraftcheck.explorer.spark import definitions
-from kraftcheck.explorer.spark.definitions import (
+from kraftcheck.explorer.spark import wire_records
+from kraftcheck.explorer.spark.shared_folder import SharedFolder, StatePacking, sorted_words
+from kraftcheck.explorer.spark.wire_records import (
     FingerprintCollisionError,
     IdAssigner,
     WireRecord,
     WireRecordKind,
     fingerprint,
 )
-from kraftcheck.explorer.spark.shared_folder import SharedFolder, StatePacking, sorted_words
 from kraftcheck.explorer.tables.kernel.packing import write_partitions_of_states
 from kraftcheck.spec.errors import InputError
 
@@ -75,7 +75,7 @@ def test_a_control_row_stays_itself_when_a_replica_appears() -> None:
 
 
 def test_a_collision_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(definitions, "fingerprint", lambda encoding: b"the same")
+    monkeypatch.setattr(wire_records, "fingerprint", lambda encoding: b"the same")
     with pytest.raises(FingerprintCollisionError, match="two values have the fingerprint"):
         IdAssigner(2).merge([[A], [B]])
 

@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-from kraftcheck.explorer import cluster
+from kraftcheck.explorer import spark_cluster
 from kraftcheck.spec.errors import InputError, ProcessFailureError
 from tests.support.command_line import Run
 from tests.support.spark.standalone import free_port
@@ -58,7 +58,7 @@ def test_old_java(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, say
 
 
 def test_no_pyspark(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "find_spec", lambda name: None)
+    monkeypatch.setattr(spark_cluster, "find_spec", lambda name: None)
     assert "needs the package pyspark: pip install 'kraftcheck[spark]'" in refused(run)
 
 
@@ -92,7 +92,7 @@ def test_a_folder_of_another_engine(run: Run, tmp_path: Path) -> None:
 
 
 def test_the_wait_for_an_executor_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    waiting = object.__new__(cluster.SparkApplication)
+    waiting = object.__new__(spark_cluster.SparkApplication)
     waiting.local, waiting.spark = False, MagicMock()
     context = waiting.spark.sparkContext
     context.master = "spark://idle:7077"
@@ -100,13 +100,13 @@ def test_the_wait_for_an_executor_is_a_setting(monkeypatch: pytest.MonkeyPatch) 
     scala.isStopped.return_value = False
     scala.getExecutorMemoryStatus.return_value.size.return_value = 1  # the driver alone
     clock = itertools.count()
-    monkeypatch.setattr(cluster.time, "monotonic", clock.__next__)
-    monkeypatch.setattr(cluster.time, "sleep", lambda _: None)
-    waiting._conf = {cluster.EXECUTOR_WAIT_SETTING: "7"}
+    monkeypatch.setattr(spark_cluster.time, "monotonic", clock.__next__)
+    monkeypatch.setattr(spark_cluster.time, "sleep", lambda _: None)
+    waiting._conf = {spark_cluster.EXECUTOR_WAIT_SETTING: "7"}
     with pytest.raises(ProcessFailureError, match=r"spark://idle:7077 gives no executor within 7 s"):
         waiting._await_executor()
     assert next(clock) == 9, "it looked once a second"
-    waiting._conf = {cluster.EXECUTOR_WAIT_SETTING: "soon"}
+    waiting._conf = {spark_cluster.EXECUTOR_WAIT_SETTING: "soon"}
     with pytest.raises(InputError, match=r"spark.kraftcheck.wait: expected a number from 1 to 86,400, found soon"):
         waiting._await_executor()
 
@@ -114,8 +114,10 @@ def test_the_wait_for_an_executor_is_a_setting(monkeypatch: pytest.MonkeyPatch) 
 def test_the_heap_of_a_local_session_does_not_grow_to_its_limit(tmp_path: Path) -> None:
     """The JVM would choose a collector that expands the heap before it collects; on a cluster the user's is kept."""
     one = MagicMock(_folder=tmp_path)
-    assert "-XX:+UseSerialGC" in cluster.SparkApplication._settings(one, "local[2]")["spark.driver.extraJavaOptions"]
-    assert "spark.driver.extraJavaOptions" not in cluster.SparkApplication._settings(one, "spark://host:7077")
+    assert (
+        "-XX:+UseSerialGC" in spark_cluster.SparkApplication._settings(one, "local[2]")["spark.driver.extraJavaOptions"]
+    )
+    assert "spark.driver.extraJavaOptions" not in spark_cluster.SparkApplication._settings(one, "spark://host:7077")
 
 
 def test_a_connection_that_a_killed_jvm_resets_leaves_no_traceback(
@@ -125,7 +127,7 @@ def test_a_connection_that_a_killed_jvm_resets_leaves_no_traceback(
     from py4j.protocol import Py4JError
 
     starting = MagicMock(_says=tmp_path / "says", _conf={})
-    cluster.SparkApplication._start(starting, MagicMock(), "local[1]")
+    spark_cluster.SparkApplication._start(starting, MagicMock(), "local[1]")
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def reset() -> None:

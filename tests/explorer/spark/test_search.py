@@ -32,9 +32,9 @@ from tests.support.kraft_model.searches import bound as model_bound
 from tests.support.tlc import TLC, bound
 
 pytest.importorskip("pyarrow")
-from kraftcheck.explorer.cluster import TaskRaisedError, input_error_from_spark_text
 from kraftcheck.explorer.spark.engine import SparkSearch
 from kraftcheck.explorer.spark.jobs import cheaper_engine_notes
+from kraftcheck.explorer.spark_cluster import TaskRaisedError, input_error_from_spark_text
 from tests.support.spark.pretended import Lost, search
 
 pytestmark = pytest.mark.kernel

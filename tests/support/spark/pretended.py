@@ -11,15 +11,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kraftcheck.explorer.cluster import TaskRaisedError
 from kraftcheck.explorer.result import Result, SearchRequest
 from kraftcheck.explorer.spark import jobs, tasks
 from kraftcheck.explorer.spark import shared_folder as folder
 from kraftcheck.explorer.spark.checkpoint import SparkCheckpoint
-from kraftcheck.explorer.spark.definitions import RECORDS_SCHEMA
 from kraftcheck.explorer.spark.engine import SparkSearch
 from kraftcheck.explorer.spark.shared_folder import SharedFolder
 from kraftcheck.explorer.spark.task_expander import TaskStateExpander
+from kraftcheck.explorer.spark.wire_records import RECORDS_SCHEMA
+from kraftcheck.explorer.spark_cluster import TaskRaisedError
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 
@@ -31,7 +31,7 @@ class Lost(Exception):  # noqa: N818 - the driver is killed
 
 
 class Pretended:
-    """Stands in for `kraftcheck.explorer.cluster.SparkApplication`.
+    """Stands in for `kraftcheck.explorer.spark_cluster.SparkApplication`.
 
     `left` is how many jobs it does before the driver is killed, or None; `small` up to which size of a level the
     driver does it itself.

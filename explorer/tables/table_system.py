@@ -15,7 +15,7 @@ from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import TableFull
 from kraftcheck.explorer.tables.kernel.edges import EdgeArrays, evaluate_property_on_rows, find_edges
-from kraftcheck.explorer.tables.learning.answers import MemoizedCall
+from kraftcheck.explorer.tables.learning.python_misses import MemoizedCall
 from kraftcheck.explorer.tables.python_checks import non_local_reason
 from kraftcheck.explorer.tables.rows import MOST_SERIAL_STATES, SUCCESSOR_ROOM_A_STATE, Indices, Rows, WorkerBuffers
 from kraftcheck.explorer.transition_system import BoolArray, StepArrays

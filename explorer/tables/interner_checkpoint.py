@@ -31,8 +31,8 @@ from kraftcheck.persistence.stored_files import (
 )
 from kraftcheck.spec.encoding import decode, encode
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.kinds import fits_type
 from kraftcheck.spec.language.state import permute_model_values
+from kraftcheck.spec.type_checks import fits_type
 from kraftcheck.spec.values import Record, Value, field_types, text_of, truncate_text
 
 FILES_OF_VALUES = ("values", "controls", "inboxes", "inbox_items")

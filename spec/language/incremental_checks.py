@@ -1,4 +1,4 @@
-"""The state properties that a step breaks."""
+"""Incremental evaluation of state properties: those that a step violates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps of the model on a node: the replica after a step, the responses due, and the properties that it breaks."""
+"""Steps of the replayed model on a node: the replica after a step, the responses due, the properties violated."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from kraftcheck.kraft_model.quorum.records import (
     VoteRequest,
 )
 from kraftcheck.spec import Map, ModelValue, Record, State, Step
-from kraftcheck.spec.language.changes import properties_violated_by_step
+from kraftcheck.spec.language.incremental_checks import properties_violated_by_step
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.validation.events import Event, SendReceivePairs
 from kraftcheck.validation.state import DueResponse, EventRefusal, NodeHypothesis, NodeProgress, position_of_next_append

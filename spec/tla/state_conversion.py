@@ -10,7 +10,7 @@ and its overrides.
 >>> from kraftcheck.spec.tla.text import format_on_one_line
 >>> from kraftcheck.spec.values import ModelValue
 >>> protocol = TwoPhaseCommit(resource_managers=frozenset({ModelValue("rm1")}))
->>> view, (state,) = StateView(protocol), protocol.initial()
+>>> view, (state,) = TlaStateConverter(protocol), protocol.initial()
 >>> for name, value in view.variables(state).items():
 ...     print(name, "=", format_on_one_line(value))
 phase = (rm1 :> working @@ tm :> working)
@@ -86,7 +86,7 @@ def action_name_of_label(protocol: Protocol, label: str | None) -> str | None:
     return methods.get(label, label)
 
 
-class StateView:
+class TlaStateConverter:
     """Converter between the states of one protocol and TLA+ variables."""
 
     def __init__(self, protocol: Protocol) -> None:

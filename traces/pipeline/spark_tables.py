@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from kraftcheck.explorer.cluster import SparkApplication, convert_spark_errors
+from kraftcheck.explorer.spark_cluster import SparkApplication, convert_spark_errors
 from kraftcheck.persistence.folder import BatchNote
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
