@@ -108,6 +108,9 @@ class FieldDifference(NamedTuple):
 OTHER_CLUSTER = ModelValue("other cluster", (1 << 20) + 1)
 """The sender of requests of another cluster."""
 
+NO_NODE = -1
+"""The id in a request of a client that is no node, such as a shell that fetches the metadata."""
+
 METADATA_TOPIC = "'__cluster_metadata'"
 PARTITION_FIELDS = {
     "topicId": "AAAAAAAAAAAAAAAAAAAAAQ",
@@ -186,7 +189,7 @@ class ModelTranslator:
     ) -> None:
         self.cluster_ids = ids or ClusterIdsByProcess({})
         self.hosts = {node: ModelValue(f"n{node}", node) for node in sorted(nodes)}
-        self.nodes = {host: node for node, host in self.hosts.items()}
+        self.nodes = {ADMIN: NO_NODE} | {host: node for node, host in self.hosts.items()}
         self.voters_seen = frozenset(voters)  # the nodes that are voters at any time
         self._directories: dict[int, list[str]] = {}
         self._endpoints: dict[int, list[str]] = {}

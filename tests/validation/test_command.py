@@ -327,6 +327,19 @@ def test_files_without_dates_have_no_order(validate: Callable[..., Outcome], tmp
     assert "inconclusive: 1,251 of 1,251 events of 1 node explained" in validate(tmp_path, "--quiet").out
 
 
+def test_a_client_without_an_id_may_fetch(validate: Callable[..., Outcome], tmp_path: Path) -> None:
+    """So does a shell that reads the metadata."""
+    texts = {path.name.removesuffix(".gz"): text(path).splitlines() for path in logs(HONEST)}
+    lines = texts["node1.trace.log"]
+    place = next(place for place, line in enumerate(lines) if "Sent response" in line and "FetchResponse" in line)
+    for line in reversed(lines[place - 1 : place + 1]):
+        other = line.replace("ReplicaState(replicaId=3, ", "ReplicaState(replicaId=-1, ")
+        other = re.sub(r"(replicaDirectoryId=)[\w-]{22}", rf"\1{22 * 'A'}", other)
+        lines.insert(place + 1, re.sub(r"createdTimeMs=\d+", "createdTimeMs=1", other))
+    folder = saved(tmp_path, ((name, "\n".join([*lines, ""])) for name, lines in texts.items()))
+    assert validate(folder, "--quiet").out.startswith("conforms: 3,191 of 3,191 events")
+
+
 # Bad input
 
 
