@@ -13,7 +13,7 @@ import resource
 
 from kraftcheck.catalogue import find_model
 from kraftcheck.explorer.result import Progress, SearchRequest
-from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
+from kraftcheck.explorer.tables.searches.bfs import BreadthFirstSearch
 from kraftcheck.processes import default_worker_count
 from kraftcheck.spec.cfg.binding import bind, with_assignments
 from kraftcheck.spec.cfg.config import parse_setting, read_config
@@ -23,7 +23,7 @@ class Table:
     """Prints a line whenever the number of states has grown by half a decade."""
 
     def __init__(self) -> None:
-        self.search: BreadthFirst | None = None
+        self.search: BreadthFirstSearch | None = None
         self.next = 10_000.0
         self.before: tuple[int, float] | None = None
 
@@ -66,7 +66,7 @@ def main() -> None:
     options = SearchRequest(
         properties=bound.properties, deadlock=bound.deadlock, max_states=given.max_states, report=table
     )
-    table.search = BreadthFirst(bound.protocol, options, given.workers)
+    table.search = BreadthFirstSearch(bound.protocol, options, given.workers)
     print(f"{'states':>14} {'time':>11} {'states/s since':>14} {'a state':>13} {'visited':>10} {'peak':>13}")
     result = table.search.run()
     table.line(Progress(result.distinct_states, result.generated_states, result.depth or 0, 0, result.seconds))

@@ -18,8 +18,8 @@ from kraftcheck.catalogue import find_config_name_and_content, find_model
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import with_known_kafka_differences
 from kraftcheck.lockstep.campaign import LockstepCampaign, rare_garbage_collection
+from kraftcheck.lockstep.driver_process import Driver, DriverAnswer
 from kraftcheck.lockstep.jars import driver_classpath
-from kraftcheck.lockstep.process import Driver, DriverAnswer
 from kraftcheck.lockstep.walks import WalkFile
 from kraftcheck.spec.cfg.binding import bind
 

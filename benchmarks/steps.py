@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 from kraftcheck import load
 from kraftcheck.explorer.result import Result, SearchRequest
 from kraftcheck.explorer.tables import layouts, visited
-from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.learning.learner import Learner
-from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
+from kraftcheck.explorer.tables.searches.bfs import BreadthFirstSearch
+from kraftcheck.explorer.tables.violation_checker import ViolationChecker
 from kraftcheck.spec.language.protocol import Protocol
 
 PARTS = ("expand", "insert", "learn")
@@ -74,7 +74,7 @@ CLOCK = Clock()
 NEVER = 1 << 62  # more states than there are
 
 
-class Known(BreadthFirst):
+class Known(BreadthFirstSearch):
     """A search that begins with what another one has learned."""
 
     def __init__(self, protocol: Protocol, options: SearchRequest, before: Known | None) -> None:

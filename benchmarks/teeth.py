@@ -19,9 +19,9 @@ from kraftcheck.catalogue import Model, find_config_name_and_content, find_model
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import with_known_kafka_differences
 from kraftcheck.lockstep.campaign import finding_summary_lines
+from kraftcheck.lockstep.driver_process import Driver
 from kraftcheck.lockstep.jars import driver_classpath
-from kraftcheck.lockstep.lockstep import Finding, Lockstep
-from kraftcheck.lockstep.process import Driver
+from kraftcheck.lockstep.lockstep import Lockstep, LockstepFinding
 from kraftcheck.lockstep.walks import (
     COVER_FETCH_LIMIT,
     ActionCandidates,
@@ -29,7 +29,7 @@ from kraftcheck.lockstep.walks import (
     ChosenOutcome,
     GivenStepChooser,
     RandomStepChooser,
-    WalkStep,
+    WalkFileStep,
 )
 from kraftcheck.spec.cfg.binding import bind, with_assignments
 from kraftcheck.spec.cfg.config import ModelConfig, parse_setting
@@ -66,8 +66,8 @@ class Told(NamedTuple):
     """
 
     walk: int
-    steps: list[WalkStep]
-    finding: Finding
+    steps: list[WalkFileStep]
+    finding: LockstepFinding
 
 
 class FromStart:
@@ -116,10 +116,10 @@ def driven(driver: Driver, protocol: type[Quorum], config: ModelConfig) -> Locks
     return Lockstep(driver, bound)
 
 
-def agrees(model: Lockstep, steps: list[WalkStep]) -> bool:
+def agrees(model: Lockstep, steps: list[WalkFileStep]) -> bool:
     """Return whether the model without a fault agrees with Kafka on steps, but for a last one that it does not have."""
     walked, findings = model.walk(GivenStepChooser(steps, skips=True), len(steps))
-    taken = [WalkStep.of(step) for step in walked]
+    taken = [WalkFileStep.of(step) for step in walked]
     return not any(found.differences or found.problem for found in findings) and taken in (steps, steps[:-1])
 
 
@@ -138,7 +138,7 @@ def tellings(driver: Driver, fault: Model, options: argparse.Namespace) -> Itera
         walked, findings = both.walk(choose, options.depth)
         found = next((finding for finding in findings if finding.differences or finding.problem), None)
         if found is not None:
-            steps = [WalkStep.of(step) for step in walked[: found.step]]
+            steps = [WalkFileStep.of(step) for step in walked[: found.step]]
             yield Told(number, steps, found) if agrees(model, steps) else number
 
 

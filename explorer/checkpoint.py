@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kraftcheck.explorer.request import OPTIONS, SearchRequest
-from kraftcheck.explorer.result import DEADLOCK, Behaviour, TraceStep, Violation, step_of_transition
+from kraftcheck.explorer.result import DEADLOCK, Behaviour, TraceStep, Violation, trace_step_of_transition
 from kraftcheck.persistence.folder import MANIFEST_FILE, BatchNote, Checkpoint, Identity
 from kraftcheck.persistence.stored_files import CorruptFileError, require_condition, require_json_shape
 from kraftcheck.spec.diagnosis import lint
@@ -176,7 +176,7 @@ def require_violating_behaviours(
         begins = bool(trace) and trace[0] in map(TraceStep, starts)
         require_condition(begins, f"{said} does not begin with an initial state")
         for before, step in pairwise(trace):
-            follows = step in map(step_of_transition, semantics.transitions(before.state))
+            follows = step in map(trace_step_of_transition, semantics.transitions(before.state))
             require_condition(follows, f"{said} is not a behaviour of the protocol")
         require_condition(_violates_property(semantics, checked.get(name), trace), f"{said} does not violate it")
 
@@ -190,5 +190,5 @@ def _violates_property(semantics: Semantics, prop: Property | None, trace: Behav
     if len(trace) == 1:
         return not semantics.begins(prop, trace[0].state)
     before, last = trace[-2:]
-    taken = (step for step in semantics.transitions(before.state) if step_of_transition(step) == last)
+    taken = (step for step in semantics.transitions(before.state) if trace_step_of_transition(step) == last)
     return any(not semantics.step_satisfies(prop, before.state, step) for step in taken)

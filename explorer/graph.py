@@ -21,7 +21,7 @@ from xml.etree import ElementTree
 import networkx as nx
 
 from kraftcheck.explorer.reference import ReferenceSearch
-from kraftcheck.explorer.result import Behaviour, Result, SearchRequest, step_of_transition
+from kraftcheck.explorer.result import Behaviour, Result, SearchRequest, trace_step_of_transition
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
@@ -101,7 +101,7 @@ def graph_around_behaviour(
     for state, number in numbers.items():
         for transition in semantics.transitions(state):
             if transition.target in numbers:
-                way = {"way": True} if (state, step_of_transition(transition)) in taken else {}
+                way = {"way": True} if (state, trace_step_of_transition(transition)) in taken else {}
                 graph.add_edge(number, numbers[transition.target], **_step_attributes(transition), **way)
     return graph
 

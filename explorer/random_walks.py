@@ -24,7 +24,6 @@ from kraftcheck.explorer.result import (
     SearchStopped,
     behaviour_along,
 )
-from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.kernel.codes import MANY_SUCCESSORS, STATS_CODE
 from kraftcheck.explorer.tables.kernel.depth_first import (
@@ -38,6 +37,7 @@ from kraftcheck.explorer.tables.kernel.depth_first import (
 )
 from kraftcheck.explorer.tables.learning.fingerprints import Fingerprints
 from kraftcheck.explorer.tables.rows import Rows
+from kraftcheck.explorer.tables.violation_checker import ViolationChecker
 from kraftcheck.explorer.tables.visited import VisitedSet
 from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.protocol import Protocol

@@ -32,7 +32,7 @@ from kraftcheck.explorer.result import (
     SearchRequest,
     SearchStopped,
     TraceStep,
-    step_of_transition,
+    trace_step_of_transition,
 )
 from kraftcheck.explorer.state_graph import PropertyEvaluator, StateGraph
 from kraftcheck.explorer.temporal.search import check_reachable_properties, check_temporal_properties
@@ -425,7 +425,7 @@ class ReferenceSearch:
     def _trace(self, source: State, transition: Transition | None) -> Behaviour:
         """Return the behaviour to a state, with one more step if a transition is given."""
         if transition is not None:
-            return (*self.path_to(source), step_of_transition(transition))
+            return (*self.path_to(source), trace_step_of_transition(transition))
         return self.path_to(source) if self.identity(source) in self._visited.numbers else (TraceStep(source),)
 
     def path_to(self, state: State) -> Behaviour:
@@ -435,7 +435,9 @@ class ReferenceSearch:
             numbers.append(self._visited.sources[numbers[-1]])
         steps = [TraceStep(self._visited.states[numbers.pop()])]
         while numbers:
-            steps.append(step_of_transition(self._first_step(steps[-1].state, self._visited.states[numbers.pop()])))
+            steps.append(
+                trace_step_of_transition(self._first_step(steps[-1].state, self._visited.states[numbers.pop()]))
+            )
         return tuple(steps)
 
     def _first_step(self, before: State, after: State) -> Transition:

@@ -275,7 +275,7 @@ def unmapped_last_step(semantics: Semantics, prop: Property, trace: Behaviour) -
     return UnmappedStep(ends[0] if len(ends) > 1 else None, ends[-1])
 
 
-def step_of_transition(transition: Transition) -> TraceStep:
+def trace_step_of_transition(transition: Transition) -> TraceStep:
     """Return a transition as a step of a behaviour."""
     return TraceStep(transition.target, transition.action, transition.actor, transition.message)
 
@@ -302,7 +302,7 @@ def behaviour_along(
         ]
         if not fitting:
             raise NoSuchPathError(semantics, f"no step leads from its state {number + 1} to the next")
-        steps.append(step_of_transition(least_transition(fitting)))
+        steps.append(trace_step_of_transition(least_transition(fitting)))
     return tuple(steps)
 
 
@@ -333,7 +333,7 @@ def find_error_in_steps_from(
 
     try:
         for taken in semantics.transitions(state):
-            trace = (step_of_transition(taken),)
+            trace = (trace_step_of_transition(taken),)
             all(all(map(holds, group)) for group in constraints)
             deque(map(holds, properties), maxlen=0)  # evaluates each
             trace = ()

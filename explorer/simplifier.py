@@ -25,7 +25,7 @@ from kraftcheck.explorer.result import (
     TraceStep,
     UnmappedStep,
     Violation,
-    step_of_transition,
+    trace_step_of_transition,
     unmapped_last_step,
 )
 from kraftcheck.explorer.transition_system import PlainSystem
@@ -277,7 +277,7 @@ class CounterexampleSimplifier:
                 return None
             if taken is None:
                 continue
-            trace.append(step_of_transition(taken))
+            trace.append(trace_step_of_transition(taken))
             if self._shows(before, taken, taken.target):
                 return tuple(trace)
             if not self._system.goes_on(before, taken.target):
@@ -360,16 +360,18 @@ class CounterexampleSimplifier:
                 total = (cost[0] + 1, switches, cost[2] + sent, cost[3] + weight)
                 if self._shows(state, taken, taken.target):
                     way = _behaviour_from_predecessors(ways, (state, actor))
-                    return self._last((*way, step_of_transition(taken)))
+                    return self._last((*way, trace_step_of_transition(taken)))
                 if total < costs.get(end, INFINITE_COST) and self._system.goes_on(state, taken.target):
-                    costs[end], ways[end] = total, ((state, actor), step_of_transition(taken))
+                    costs[end], ways[end] = total, ((state, actor), trace_step_of_transition(taken))
                     heappush(waiting, (total, next(numbers), taken.target, taken.actor))
         return None
 
     def _last(self, trace: Behaviour) -> Behaviour:
         """Return a behaviour with its last step replaced by the cheapest step that shows the violation."""
         before = trace[-2].state
-        shown = [(*trace[:-1], step_of_transition(t)) for t in self._steps(before) if self._shows(before, t, t.target)]
+        shown = [
+            (*trace[:-1], trace_step_of_transition(t)) for t in self._steps(before) if self._shows(before, t, t.target)
+        ]
         return min(shown, key=self.costs.of)
 
 

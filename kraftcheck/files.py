@@ -103,7 +103,7 @@ def read_text_file(path: Path, what: str) -> str:
         raise InputError(f"{path}: expected a {what}, found bytes that are not UTF-8") from None
 
 
-def open_without_link(path: Path) -> int:
+def open_refusing_link(path: Path) -> int:
     """Open a file in an output folder for reading and writing; create it if it is missing.
 
     Refuse a link, which could overwrite a file outside of the folder.
@@ -173,7 +173,7 @@ class LockedFolderError(Exception):
 
 def lock_file(path: Path) -> TextIO:
     """Lock a file until it is closed or the process ends. The lock stands for the file's folder."""
-    lock = os.fdopen(open_without_link(path), "r+", encoding="ascii")
+    lock = os.fdopen(open_refusing_link(path), "r+", encoding="ascii")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -37,11 +37,11 @@ from kraftcheck.reporting.output import (
     github_annotations,
     search_report_lines,
     write_counterexamples,
-    write_junit,
+    write_search_junit,
 )
 from kraftcheck.spec.diagnosis.lint import (
     PropertyCoverageProbe,
-    install_probes,
+    install_coverage_probes,
     lint,
     notes_on_unevaluated_parts,
     vacuous_properties,
@@ -110,7 +110,7 @@ def run_with_diagnosis(job: SearchJob, search: Callable[[], Result], *, strict: 
 def _search_with_probes(job: SearchJob, search: Callable[[], Result]) -> Result:
     protocol, options = job.protocol, job.options
     is_local = job.engine != "spark"  # on Spark other processes evaluate the properties
-    watched = install_probes(protocol, (*options.properties, *options.reachable)) if is_local else []
+    watched = install_coverage_probes(protocol, (*options.properties, *options.reachable)) if is_local else []
     try:
         result = search()
         known = [one for one in watched if protocol.probes.get(one.prop.name) is one]
@@ -151,7 +151,7 @@ def _recount_property_inputs(protocol: Protocol, options: SearchRequest, watched
         max_states=min(options.max_states or RECOUNTED_STATES, RECOUNTED_STATES),
         time_limit=RECOUNT_SECONDS,
     )
-    again = install_probes(protocol, [one.prop for one in few])
+    again = install_coverage_probes(protocol, [one.prop for one in few])
     with suppress(KeyboardInterrupt, ValueError):  # InputError is one; the search has its result without this error
         run_within_time_limit(protocol, asked, partial(explore, protocol, asked))
     for one, counted in zip(few, again, strict=True):
@@ -183,7 +183,7 @@ def report_result(
     files.json(lambda: result_as_json(job, result) | more)
     files.file("trace", lambda path: write_counterexamples(job.protocol, result.violations, path))
     files.file("report", lambda path: _write_report(job, result, more, path))
-    files.file("junit", lambda path: write_junit(job, result, path, allow_incomplete=allowed, strict=strict))
+    files.file("junit", lambda path: write_search_junit(job, result, path, allow_incomplete=allowed, strict=strict))
     columns = shutil.get_terminal_size().columns if arguments.layout == COLUMNS_VIEW else None
     lines = search_report_lines(
         job.protocol,

@@ -23,10 +23,10 @@ class InputError(ValueError):
     exit_code = 2
 
     def __str__(self) -> str:
-        return without_middle(super().__str__())
+        return truncate_middle(super().__str__())
 
 
-def without_middle(text: str) -> str:
+def truncate_middle(text: str) -> str:
     """Return a message without its middle if it is too long."""
     is_long = len(text) > LONGEST_START + LONGEST_END
     return f"{text[:LONGEST_START]} ... {text[-LONGEST_END:]}" if is_long else text

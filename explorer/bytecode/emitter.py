@@ -44,7 +44,7 @@ OPS_WITHOUT_RESULT = {
 _VIEW_TYPES: tuple[type, ...] = (range, type({}.keys()), type({}.values()), type({}.items()))
 
 
-class Program:
+class BytecodeProgram:
     """The instructions of all functions that a search needs.
 
     `translation(program, function, watch)` returns the translation of one function.
@@ -170,7 +170,7 @@ class PythonCallStub:
 
     watch = None
 
-    def __init__(self, program: Program, function: Any) -> None:
+    def __init__(self, program: BytecodeProgram, function: Any) -> None:
         self.function, self._program = function, program
         parameters = list(inspect.signature(function).parameters.values())
         kinds = {one.kind for one in parameters}
@@ -216,7 +216,9 @@ class JumpLabel:
 class Emitter:
     """The instructions of one function."""
 
-    def __init__(self, program: Program, function: FunctionType, watch: PropertyCoverageProbe | None = None) -> None:
+    def __init__(
+        self, program: BytecodeProgram, function: FunctionType, watch: PropertyCoverageProbe | None = None
+    ) -> None:
         self.program, self.function, self.watch = program, function, watch
         self.tree = checked_syntax_tree(function)
         if watch is not None and (definition := watch.definition) is not None:

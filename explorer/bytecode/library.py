@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 
-def absolute(number: int) -> int:
+def absolute_value(number: int) -> int:
     """`abs`, of an int."""
     return -number if number < 0 else number + 0
 
@@ -19,7 +19,7 @@ def integer(value: int) -> int:
     return value + 0
 
 
-def total(values: Iterable[Any], start: Any = 0) -> Any:
+def sum_with_start(values: Iterable[Any], start: Any = 0) -> Any:
     """`sum`, with a start."""
     for one in values:
         start = start + one
@@ -116,7 +116,8 @@ def without_key(values: dict[Any, Any], key: Any) -> dict[Any, Any]:
 
 
 FUNCTIONS: dict[Any, Any] = {
-    abs: absolute, int: integer, sum: total, itertools.product: cartesian_product, itertools.chain: chain,
+    abs: absolute_value, int: integer, sum: sum_with_start, itertools.product: cartesian_product,
+    itertools.chain: chain,
     frozenset.union: union_of_sets, set.union: union_of_sets,
 }  # fmt: skip
 """The function that is translated in place of one of Python's."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.bytecode.emitter import Program
+from kraftcheck.explorer.bytecode.emitter import BytecodeProgram
 from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import NODE_HEAD_WORDS
 from kraftcheck.explorer.bytecode.kernel.expanding import DISTINCT_INPUTS_COLUMN
@@ -71,10 +71,10 @@ class EncodedSearch:
         shared = [encode(getattr(state.shared, one)) for one in self._fields]
         return [*replicas, *shared, *(encode(state.spent[one]) for one in self._bounds)]
 
-    def _translated(self) -> Program:
+    def _translated(self) -> BytecodeProgram:
         """Translate the program, and describe the search to the kernel."""
         heap, protocol, machine = self.heap, self.protocol, self.heap.machine
-        program = Program(protocol, heap, FunctionTranslator)
+        program = BytecodeProgram(protocol, heap, FunctionTranslator)
         properties = [*self.properties, *self.predicates]
         owners: list[Action | Property] = [*(action for action, _ in self.entries), *properties]
         reads = list(dict.fromkeys(read for owner in owners for read in owner.reads))
@@ -128,14 +128,14 @@ class EncodedSearch:
         machine.column_images = np.array(columns, np.int64)
         machine.permuted = np.zeros((1 << codes.MATCH_MEMO_BITS if name else 1, 2), np.int64)
 
-    def _entry(self, program: Program, number: int, entry: tuple[Action, Value]) -> tuple[int, int, int, int]:
+    def _entry(self, program: BytecodeProgram, number: int, entry: tuple[Action, Value]) -> tuple[int, int, int, int]:
         action, key = entry
         if not isgeneratorfunction(action.function):
             raise UntranslatableError(f"the action {action.name}, which yields nothing itself")
         test = self.heap.test(action.actors) if action.actors else 0
         return number, program.function(action.function), -1 if key is None else self.replicas.index(key), test
 
-    def _property_row(self, program: Program, prop: Property) -> tuple[int, ...]:
+    def _property_row(self, program: BytecodeProgram, prop: Property) -> tuple[int, ...]:
         probe = self.protocol.probes.get(prop.name)
         function = program.function(prop.function, probe if isinstance(probe, PropertyCoverageProbe) else None)
         pair = ("before", "after") if prop.over_steps else ("me", "peer")
@@ -230,7 +230,7 @@ def _is_user_value_class(value: Any) -> bool:
     return value.__module__ not in own or value.__name__ == "Nothing"
 
 
-def _projection_row(program: Program, read: Projection) -> tuple[int, int]:
+def _projection_row(program: BytecodeProgram, read: Projection) -> tuple[int, int]:
     return program.function(read.function), program.heap.test(read.of or (Record,))
 
 

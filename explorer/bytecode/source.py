@@ -111,16 +111,16 @@ def _values_or_targets_assigned_to(tree: ast.AST, name: str) -> Iterator[ast.exp
             yield node.target
 
 
-def is_variable_only_consumed(tree: ast.AST, name: str) -> bool:
+def are_only_elements_read(tree: ast.AST, name: str) -> bool:
     """Return whether a variable is assigned once, and each use of it looks at its elements and keeps nothing else."""
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     uses = [one for one in parents if isinstance(one, ast.Name) and one.id == name]
     return len([one for one in uses if isinstance(one.ctx, ast.Store)]) == 1 and all(
-        isinstance(one.ctx, ast.Store) or _consumes_elements_of_variable(parents[one], one) for one in uses
+        isinstance(one.ctx, ast.Store) or _reads_only_elements(parents[one], one) for one in uses
     )
 
 
-def _consumes_elements_of_variable(parent: ast.AST, node: ast.Name) -> bool:
+def _reads_only_elements(parent: ast.AST, node: ast.Name) -> bool:
     if isinstance(parent, ast.For | ast.comprehension):
         return parent.iter is node
     if isinstance(parent, ast.Compare):

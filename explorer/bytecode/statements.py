@@ -14,8 +14,8 @@ from kraftcheck.explorer.bytecode.expressions import BINARY_OPS, bound_variables
 from kraftcheck.explorer.bytecode.kernel.codes import LIST_KIND, SET_KIND, Op
 from kraftcheck.explorer.bytecode.source import (
     MUTATORS,
+    are_only_elements_read,
     coverage_probe_number,
-    is_variable_only_consumed,
     walrus_variables,
 )
 from kraftcheck.spec.values import field_names
@@ -107,7 +107,7 @@ class FunctionTranslator(CallTranslator):
             case [ast.Name(name)] if isinstance(value, ast.Lambda):
                 self._define(name, value, statement)
                 return
-            case [ast.Name(name)] if self._is_view(value) and is_variable_only_consumed(self.tree, name):
+            case [ast.Name(name)] if self._is_view(value) and are_only_elements_read(self.tree, name):
                 found = self._consumed(value)
             case [ast.Tuple() | ast.List()]:
                 found = self._consumed(value)

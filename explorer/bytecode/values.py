@@ -163,7 +163,7 @@ class ValueHeap:
                 self._decoded[self._atoms[type, value]] = value
             return self._atoms[type, value]
         number = self.kind(kind)  # before the items: a value of another kind has none
-        items = self._encoded_map_items(value) if kind is Map else map(self.encode, _items_for_node(value))
+        items = self._encoded_map_items(value) if kind is Map else map(self.encode, _heap_node_items(value))
         return self._node(number, items)
 
     def _encoded_map_items(self, value: Map[Any, Any]) -> list[int]:
@@ -186,7 +186,7 @@ class ValueHeap:
                 if not fits_type(one, type(one)):
                     raise UntranslatableError(f"a value of type {type(one).__name__}, whose fields have other types")
             elif type(one) in COLLECTION_TYPES:
-                waiting += _items_for_node(one)
+                waiting += _heap_node_items(one)
         return self.encode(value)
 
     def _atom(self, value: Any) -> int:
@@ -354,7 +354,7 @@ def _require_plain_class(of: type) -> None:
         raise UntranslatableError(f"a value of type {of.__name__}")
 
 
-def _items_for_node(value: Any) -> list[Any]:
+def _heap_node_items(value: Any) -> list[Any]:
     """Return the items of the node of a value, in order."""
     if isinstance(value, Map | dict):
         keys = list(value) if isinstance(value, dict) else _sorted_canonically(value)

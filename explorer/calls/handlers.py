@@ -223,7 +223,11 @@ def _loop_variables_read_outside(definition: ast.AST) -> set[str]:
                 binding[argument.arg].append(node)
         for one in getattr(node, "generators", ()):
             binding[getattr(one.target, "id", "")].append(node)
-    return {name for name, nodes in binding.items() if _load_node_ids(name, definition) - _load_node_ids(name, *nodes)}
+    return {
+        name
+        for name, nodes in binding.items()
+        if _name_load_node_ids(name, definition) - _name_load_node_ids(name, *nodes)
+    }
 
 
 def _stored_or_deleted_names(*nodes: ast.AST) -> list[str]:
@@ -231,7 +235,7 @@ def _stored_or_deleted_names(*nodes: ast.AST) -> list[str]:
     return [node.id for node in names if not isinstance(node.ctx, ast.Load)]
 
 
-def _load_node_ids(name: str, *nodes: ast.AST) -> set[int]:
+def _name_load_node_ids(name: str, *nodes: ast.AST) -> set[int]:
     names = (node for root in nodes for node in ast.walk(root) if isinstance(node, ast.Name) and node.id == name)
     return {id(node) for node in names if not isinstance(node.ctx, ast.Store)}
 
@@ -246,7 +250,7 @@ def _isinstance_tests_of_match(statement: ast.Match) -> list[ast.expr]:
     return [ast.Call(ast.Name("isinstance", ast.Load()), arguments, [])]
 
 
-def with_rewritten_methods(protocol: Protocol, rewrite: Callable[[Any], Any]) -> Protocol:
+def protocol_with_rewritten_methods(protocol: Protocol, rewrite: Callable[[Any], Any]) -> Protocol:
     """Return a copy of a protocol that calls its methods rewritten."""
     copied = copy(protocol)
     for name, value in user_class_attributes_by_name(protocol).items():
@@ -345,7 +349,9 @@ class SetClassHandlerCaller:
 
     def __init__(self, protocol: Protocol, kind: type[AscendingTestFrozenset]) -> None:
         self._kind = kind
-        self._protocol = with_rewritten_methods(protocol, lambda method: _function_with_set_class(method, kind))
+        self._protocol = protocol_with_rewritten_methods(
+            protocol, lambda method: _function_with_set_class(method, kind)
+        )
         known = user_class_attributes_by_name(protocol) | vars(self._protocol)
         collections = {name: value for name, value in known.items() if type(value) in (frozenset, tuple, Map)}
         vars(self._protocol).update({name: value_with_set_class(value, kind) for name, value in collections.items()})
@@ -621,7 +627,7 @@ class HandlerCaller:
     @cached_property
     def _filtering(self) -> Protocol:
         """The protocol, with methods whose loops over sets test an element before they read its membership."""
-        return with_rewritten_methods(self.protocol, function_with_filtering_loops)
+        return protocol_with_rewritten_methods(self.protocol, function_with_filtering_loops)
 
     def applicable(self, me: Any, message: Any, receiver: Any = None) -> Iterator[Action]:
         """Yield the actions that replica `me` (None: the environment) may take on `message` (None: on no message).

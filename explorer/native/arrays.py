@@ -48,13 +48,13 @@ class DeclaredArray(NamedTuple):
     shape: tuple[int, ...]
 
 
-def declare(kind: type[np.generic], *shape: int) -> Any:
+def declare_array(kind: type[np.generic], *shape: int) -> Any:
     """Declare an array of an `ArrayGroup`: its first dimension has any length, the others are given by `shape`."""
     return DeclaredArray(0, np.dtype(kind), (-1, *shape))
 
 
 class ArrayGroup:
-    """A group of arrays, passed to compiled code as one pointer; a direct subclass declares each by `declare(...)`."""
+    """A group of arrays, passed to compiled code as one pointer; a direct subclass declares each by `declare_array`."""
 
     _numba_type_: ArrayGroupType
     declared: dict[str, DeclaredArray]

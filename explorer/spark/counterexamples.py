@@ -11,15 +11,15 @@ import numpy as np
 
 from kraftcheck.explorer.result import DEADLOCK, Behaviour, SearchRequest, behaviour_along
 from kraftcheck.explorer.spark.checkpoint import SearchProgress
-from kraftcheck.explorer.spark.jobs import LevelJobs
+from kraftcheck.explorer.spark.level_jobs import LevelJobs
 from kraftcheck.explorer.spark.shared_folder import SharedFolder
 from kraftcheck.explorer.spark.task_expander import PRUNED_VIOLATION, TaskStateExpander
 from kraftcheck.explorer.spark.wire_records import WireRecord
 from kraftcheck.explorer.spark_cluster import TaskRaisedError
-from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.kernel.codes import EVENT_DEADLOCK
 from kraftcheck.explorer.tables.level_graph import check_graph_properties
 from kraftcheck.explorer.tables.level_states import SearchStates
+from kraftcheck.explorer.tables.violation_checker import ViolationChecker
 from kraftcheck.explorer.transition_system import canonicalizer
 from kraftcheck.spec.errors import InputError, RaisedError
 

@@ -11,12 +11,12 @@ from kraftcheck.explorer import request
 from kraftcheck.explorer.result import Result, SearchRequest, SearchStopped
 from kraftcheck.explorer.spark.checkpoint import CheckpointSampleRecheck, SearchProgress, SparkCheckpoint
 from kraftcheck.explorer.spark.counterexamples import SparkCounterexamples
-from kraftcheck.explorer.spark.jobs import CachingSharedFolder, LevelJobs, cheaper_engine_notes
+from kraftcheck.explorer.spark.level_jobs import CachingSharedFolder, LevelJobs, cheaper_engine_notes
 from kraftcheck.explorer.spark.shared_folder import state_indices_by_partition
 from kraftcheck.explorer.spark.task_expander import TaskStateExpander
 from kraftcheck.explorer.spark.wire_records import IdAssigner, WireRecord, WireRecordKind
 from kraftcheck.explorer.spark_cluster import SparkApplication
-from kraftcheck.explorer.tables.checker import ViolationChecker
+from kraftcheck.explorer.tables.violation_checker import ViolationChecker
 from kraftcheck.processes import InterruptHandler
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol

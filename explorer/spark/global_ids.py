@@ -253,12 +253,12 @@ class GlobalIds:
             new = np.unique((tables.permuted_contents if column else tables.permuted_rows)[new])
         return [*new.tolist()]
 
-    def report(self) -> UnknownComponentReport:
+    def report(self) -> MissingGlobalIdReport:
         """Return a new report on states without global ids."""
-        return UnknownComponentReport(self)
+        return MissingGlobalIdReport(self)
 
 
-class UnknownComponentReport:
+class MissingGlobalIdReport:
     """Collects the parts of states that need global ids, and defines them."""
 
     def __init__(self, ids: GlobalIds) -> None:

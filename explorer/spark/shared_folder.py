@@ -29,7 +29,7 @@ from kraftcheck.explorer.tables.kernel.packing import (
     unpack_rows_of_numbers,
     write_partitions_of_states,
 )
-from kraftcheck.explorer.tables.rows import Words, packing_of_widths, states_by_partition
+from kraftcheck.explorer.tables.rows import Words, indices_by_owner_partition, packing_of_widths
 from kraftcheck.explorer.tables.visited import Partition
 from kraftcheck.files import (
     atomic_replacement,
@@ -207,7 +207,7 @@ def state_indices_by_partition(compared: StateRows, parts: int) -> Iterator[tupl
     """Yield (partition, indices of its states) for each partition that owns some of the states."""
     owner = np.empty(len(compared), np.int64)
     write_partitions_of_states(np.ascontiguousarray(compared), parts, owner)
-    return states_by_partition(owner, parts)
+    return indices_by_owner_partition(owner, parts)
 
 
 def sorted_words(words: Words) -> Words:

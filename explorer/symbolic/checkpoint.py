@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.checkpoint import SearchCheckpoint, checkpoint_folder_of
 from kraftcheck.explorer.result import Search, SearchRequest, Violation
+from kraftcheck.explorer.symbolic.diagram_store import EMPTY_SET, OutOfNodes
 from kraftcheck.explorer.symbolic.state_space import StateSpace
-from kraftcheck.explorer.symbolic.store import EMPTY_SET, OutOfNodes
 from kraftcheck.explorer.symbolic.variables import (
     LayoutChanged,
     OpaqueSetRequired,

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from kraftcheck.explorer.calls.handlers import MissingRead
 from kraftcheck.explorer.calls.inspection import WholeStateNeededError, split_property
 from kraftcheck.explorer.calls.proxies import DeltaStep, SharedRecordProxy, StateProxy
+from kraftcheck.explorer.symbolic.diagram_store import EMPTY_SET
 from kraftcheck.explorer.symbolic.handler_cache import HandlerRead
 from kraftcheck.explorer.symbolic.relations import (
     EDGES_BY_VALUE,
@@ -28,7 +29,6 @@ from kraftcheck.explorer.symbolic.relations import (
     VariableChange,
 )
 from kraftcheck.explorer.symbolic.state_space import StateSpace
-from kraftcheck.explorer.symbolic.store import EMPTY_SET
 from kraftcheck.explorer.symbolic.variables import LocalStateWithSetProxies, OpaqueSetRequired, VariableKind
 from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.declarations import REACHABLE, REFINES, SPENT_PARAMETER, Property

@@ -23,9 +23,9 @@ from kraftcheck.explorer.result import (
 )
 from kraftcheck.explorer.symbolic import violations
 from kraftcheck.explorer.symbolic.checkpoint import SATURATION_SEARCH, SavedSearch, SymbolicCheckpoint
+from kraftcheck.explorer.symbolic.diagram_store import EMPTY_SET, LEAST_MAX_NODES, OutOfNodes
 from kraftcheck.explorer.symbolic.handler_cache import HandlerCache
 from kraftcheck.explorer.symbolic.state_space import StateSpace
-from kraftcheck.explorer.symbolic.store import EMPTY_SET, LEAST_MAX_NODES, OutOfNodes
 from kraftcheck.explorer.symbolic.variable_orders import OrderTrials
 from kraftcheck.explorer.symbolic.variables import LayoutChanged, OpaqueSetRequired, VariableLayout, initial_layout
 from kraftcheck.processes import InterruptHandler, default_memory_bytes
@@ -167,7 +167,7 @@ class SymbolicSearch:
         if space.kept() and self._checkpoint is not None:
             self._checkpoint.require_same(space, self._violations)
         if self.options.search == Search.BFS:
-            reached = violations.BreadthFirst(self, space, self._violations).run()
+            reached = violations.SymbolicBreadthFirstSearch(self, space, self._violations).run()
         else:
             self.monitor.result.depth = None
             beyond = EMPTY_SET

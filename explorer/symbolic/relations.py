@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kraftcheck.explorer.calls.handlers import MissingRead
+from kraftcheck.explorer.symbolic.diagram_store import DiagramStore, require_within_limit
 from kraftcheck.explorer.symbolic.handler_cache import HandlerRead
-from kraftcheck.explorer.symbolic.store import DiagramStore, require_within_limit
 from kraftcheck.explorer.symbolic.variables import DiagramVariables, VariableKind
 from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.values import Record, Value, typed_key

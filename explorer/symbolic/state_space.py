@@ -6,11 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
+from kraftcheck.explorer.symbolic.diagram_store import EMPTY_SET, KEPT_ROOT_PREFIX, DiagramStore, OutOfNodes
 from kraftcheck.explorer.symbolic.handler_cache import HandlerCache
 from kraftcheck.explorer.symbolic.kernel.diagram import CALL_TO_APPLY, CALL_TO_LEARN
 from kraftcheck.explorer.symbolic.learning import TransitionLearner
 from kraftcheck.explorer.symbolic.relations import CombinationWatches, EffectLabel, EffectLabels, Event, EventGroups
-from kraftcheck.explorer.symbolic.store import EMPTY_SET, KEPT_ROOT_PREFIX, DiagramStore, OutOfNodes
 from kraftcheck.explorer.symbolic.variables import DiagramVariables, VariableLayout
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.declarations import Property

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
 
+from kraftcheck.explorer.symbolic.diagram_store import OutOfNodes
 from kraftcheck.explorer.symbolic.handler_cache import HandlerCache
 from kraftcheck.explorer.symbolic.relations import Event
 from kraftcheck.explorer.symbolic.state_space import StateSpace
-from kraftcheck.explorer.symbolic.store import OutOfNodes
 from kraftcheck.explorer.symbolic.variables import LayoutChanged, VariableKey, VariableKind, VariableLayout
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import Property

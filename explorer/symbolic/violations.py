@@ -20,12 +20,12 @@ from kraftcheck.explorer.result import (
     SearchRequest,
     SearchStopped,
     behaviour_along,
-    step_of_transition,
+    trace_step_of_transition,
 )
 from kraftcheck.explorer.symbolic.checks import StatePropertyEvaluator, StepPropertyEvaluator
+from kraftcheck.explorer.symbolic.diagram_store import EMPTY_SET, UNIT_SET, OutOfNodes
 from kraftcheck.explorer.symbolic.relations import EDGES_BY_MESSAGE, EDGES_BY_VALUE, VariableChange
 from kraftcheck.explorer.symbolic.state_space import StateSpace
-from kraftcheck.explorer.symbolic.store import EMPTY_SET, UNIT_SET, OutOfNodes
 from kraftcheck.explorer.symbolic.variables import LayoutChanged, OpaqueSetRequired
 from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.declarations import Property
@@ -195,7 +195,7 @@ def violating_path_as_behaviour(semantics: Semantics, prop: Property | None, pat
         return trace
     end = path[-1]
     wrong = (step for step in semantics.transitions(end) if not semantics.step_satisfies(prop, end, step))
-    return (*trace, step_of_transition(next(wrong)))
+    return (*trace, trace_step_of_transition(next(wrong)))
 
 
 FIRST_CHECK_NODES, FIRST_CHECK_SECONDS, URGENT_CHECK_NODES = 1 << 12, 5.0, 1 << 16
@@ -411,7 +411,7 @@ def diagram_and_violation_notes(space: StateSpace, traps: Collection[str]) -> It
             yield f"{store.count(states):,} states have {what}"
 
 
-class BreadthFirst:
+class SymbolicBreadthFirstSearch:
     """Breadth-first search over the sets of one state space."""
 
     def __init__(self, search: SearchInterface, space: StateSpace, violations: ViolationFinder) -> None:

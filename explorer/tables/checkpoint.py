@@ -18,7 +18,6 @@ import numpy as np
 from kraftcheck.explorer.checkpoint import SearchCheckpoint, checkpoint_folder_of, identity_of_search
 from kraftcheck.explorer.result import DEADLOCK, SearchRequest, Violation
 from kraftcheck.explorer.tables import interner_checkpoint
-from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.interner_checkpoint import (
     FILES_OF_VALUES,
     InternerFiles,
@@ -28,6 +27,7 @@ from kraftcheck.explorer.tables.interner_checkpoint import (
 from kraftcheck.explorer.tables.kernel.codes import EVENT_DEADLOCK
 from kraftcheck.explorer.tables.level_states import SearchStates
 from kraftcheck.explorer.tables.rows import ID_BYTES, Rows, SuccessorsOfWorkers
+from kraftcheck.explorer.tables.violation_checker import ViolationChecker
 from kraftcheck.explorer.tables.visited import VisitedSet
 from kraftcheck.persistence.folder import Checkpoint
 from kraftcheck.persistence.stored_files import AppendOnlyFile, require_condition
@@ -50,7 +50,7 @@ STATES_A_READ = 1 << 12  # states read at a time
 SAMPLED_PYTHON_PIECES = 16  # pieces in which non-local properties are evaluated
 
 
-class Snapshot(NamedTuple):
+class SearchSnapshot(NamedTuple):
     """Progress of a search between two batches: levels, counts and violations; the states are in separate files."""
 
     levels: list[list[tuple[int, int]]]  # for each level its stretches (rows, columns) in the file of states
@@ -63,7 +63,7 @@ class Snapshot(NamedTuple):
 class CheckpointSpotCheck:
     """Repeats a part of a checkpoint's search, and requires that it finds the same states and violations."""
 
-    def __init__(self, checker: ViolationChecker, states: SearchStates, snapshot: Snapshot) -> None:
+    def __init__(self, checker: ViolationChecker, states: SearchStates, snapshot: SearchSnapshot) -> None:
         self._checker = checker
         self._expander, self._levels, self._visited = states.expander, states.levels, states.visited
         self._snapshot = snapshot
@@ -186,7 +186,7 @@ class TablesCheckpoint(SearchCheckpoint):
         result = self._checker.monitor.result
         # The resumed search finds liveness violations and errors of properties again.
         kept = [one for one in result.violations if not one.is_of_behaviours() and one.failed is None]
-        noted = Snapshot(states.levels.extents, position, result.actions, result.seconds, kept)._asdict()
+        noted = SearchSnapshot(states.levels.extents, position, result.actions, result.seconds, kept)._asdict()
         noted["ids"] = self._values.save()
         self.save_search(noted, noted.pop("violations"), finished=finished)
         self._last = time.monotonic()
@@ -216,17 +216,17 @@ class TablesCheckpoint(SearchCheckpoint):
         expander.note_fired(np.array([snapshot.actions[name] for name in expander.learner.action_names]))
         return snapshot.position
 
-    def _read(self) -> Snapshot:
+    def _read(self) -> SearchSnapshot:
         """Load the checkpoint's ids into the learner, which is new; return the snapshot."""
         self._learner.interner.shape(type(self.starts[0].shared))
         with self.rejecting():
             noted, violations = self.read_search(MANIFEST_SHAPE)
             self._values.load(noted.pop("ids"))
-            snapshot = Snapshot(**noted, violations=violations)
+            snapshot = SearchSnapshot(**noted, violations=violations)
             self._require_valid(snapshot)
         return snapshot
 
-    def _require_valid(self, snapshot: Snapshot) -> None:
+    def _require_valid(self, snapshot: SearchSnapshot) -> None:
         levels, most = snapshot.levels, self._learner.interner.width
         counts = [sum(rows for rows, _ in level) for level in levels]
         require_condition(bool(levels) and all(counts[:-1]), "no levels, or an empty level before the last")

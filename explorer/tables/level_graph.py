@@ -9,11 +9,11 @@ import numpy as np
 
 from kraftcheck.explorer.result import Behaviour, SearchRequest
 from kraftcheck.explorer.state_graph import PropertyEvaluator, StateGraph, require_state_numbers_fit
-from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.kernel.hash_set import look_up_entry_values, store_entry_numbers
 from kraftcheck.explorer.tables.level_states import SearchStates, format_bytes
-from kraftcheck.explorer.tables.rows import Indices, Rows, states_by_partition
+from kraftcheck.explorer.tables.rows import Indices, Rows, indices_by_owner_partition
 from kraftcheck.explorer.tables.table_system import PackedKeys, TableTransitionSystem
+from kraftcheck.explorer.tables.violation_checker import ViolationChecker
 from kraftcheck.explorer.temporal.search import check_reachable_properties, check_temporal_properties
 from kraftcheck.explorer.transition_system import StateNumbers
 from kraftcheck.persistence.stored_files import SpillArena
@@ -44,7 +44,7 @@ class LevelStateStore:
         for first, rows in self.chunks(backwards=False):
             pause()
             words, owners = system.canonical(rows)
-            for p, mine in states_by_partition(owners):
+            for p, mine in indices_by_owner_partition(owners):
                 partition = self._partitions[p]
                 keys, places, layout = partition.keys, partition.places, partition.layout
                 store_entry_numbers(keys, places, layout, words[mine], first + mine, self._numbers[p])
@@ -63,7 +63,7 @@ class LevelStateStore:
         """Return the numbers of the states with keys[which]."""
         words, owners = keys[0][which], keys[1][which]
         numbers = np.zeros(len(words), np.int32)
-        for p, mine in states_by_partition(owners):
+        for p, mine in indices_by_owner_partition(owners):
             partition, found = self._partitions[p], np.zeros(len(mine), np.int32)
             look_up_entry_values(
                 partition.keys, partition.places, partition.layout, words[mine], self._numbers[p], found

@@ -29,7 +29,13 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.calls.handlers import HandlerCaller
 from kraftcheck.explorer.calls.inspection import split_property, tracks_state_reads
 from kraftcheck.explorer.calls.proxies import StateProxy
-from kraftcheck.explorer.result import Behaviour, SearchMonitor, SearchRequest, least_transition, step_of_transition
+from kraftcheck.explorer.result import (
+    Behaviour,
+    SearchMonitor,
+    SearchRequest,
+    least_transition,
+    trace_step_of_transition,
+)
 from kraftcheck.explorer.tables.kernel.codes import MOST_PROPERTIES
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.rows import Rows, distinct_column_indices_and_inverse
@@ -409,7 +415,7 @@ class PythonChecks:
             place = int(found[next(i for i, one in enumerate(rows) if (one == row).all()), 0])
             trace, target = trace_to(place), self._decode(row)
             steps = [taken for taken in self._semantics.transitions(trace[-1].state) if taken.target == target]
-            return (*trace, step_of_transition(least_transition(steps)))
+            return (*trace, trace_step_of_transition(least_transition(steps)))
 
         for prop in self._parts.non_local:
             try:
@@ -429,7 +435,7 @@ class PythonChecks:
             for transition in self._semantics.transitions(state):
                 if self._is_pruned(state, transition.target):
                     for name in self._violated(transition.target):
-                        found = self.least(name) or (*trace_to(rows, index), step_of_transition(transition))
+                        found = self.least(name) or (*trace_to(rows, index), trace_step_of_transition(transition))
                         self._monitor.violation(name, found)
 
     def _is_pruned(self, state: State, target: State) -> bool:

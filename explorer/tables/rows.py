@@ -108,7 +108,9 @@ def _words_and_entry_bytes(bits: int) -> tuple[int, int]:
     return -(-bits // 64), visited_entry_bytes(bits)
 
 
-def states_by_partition(owner: NDArray[Any], parts: int = PARTITION_COUNT) -> Iterator[tuple[int, NDArray[np.int64]]]:
+def indices_by_owner_partition(
+    owner: NDArray[Any], parts: int = PARTITION_COUNT
+) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """Yield each partition with the indices of the states that it owns, in order."""
     order = np.argsort(owner.astype(np.min_scalar_type(parts)), kind="stable")  # a radix sort for short integers
     ends = np.cumsum(np.bincount(owner, minlength=parts))
@@ -122,7 +124,7 @@ def repacked_words_by_partition(words: Words, old: BitPacking, new: BitPacking) 
     again: Any = np.zeros((len(words), new.words), np.uint64)
     owner = np.zeros(len(words), np.int64)
     repack_states(words, old, again, new, owner)
-    for partition, mine in states_by_partition(owner):
+    for partition, mine in indices_by_owner_partition(owner):
         yield partition, again[mine]
 
 
@@ -149,7 +151,7 @@ class SuccessorBuffers(SuccessorArrays):
             self.rows = zeros_in_small_pages((PARTITION_COUNT, room, rows.shape[1]), np.int32)
         if self.words.shape[1:] != (room, words.shape[1]):
             self.words = zeros_in_small_pages((PARTITION_COUNT, room, words.shape[1]), np.uint64)
-        for p, mine in states_by_partition(owner):
+        for p, mine in indices_by_owner_partition(owner):
             self.rows[p, : len(mine)], self.words[p, : len(mine)] = rows[mine], words[mine]
         self.counts[:] = counts
 

@@ -53,9 +53,9 @@ from kraftcheck.explorer.tables.rows import (
     SuccessorsOfWorkers,
     ThreadPool,
     Words,
+    indices_by_owner_partition,
     packing_of_widths,
     repacked_words_by_partition,
-    states_by_partition,
     visited_entry_bytes,
 )
 from kraftcheck.persistence.stored_files import AppendOnlyFile, RowIndex
@@ -500,7 +500,7 @@ class SpillingSet:
         """Append the candidates not marked as known to the archive; return the appended rows."""
         words, owner = self._pack(rows, self.in_memory.packing)
         fresh = []
-        for p, mine in states_by_partition(owner):
+        for p, mine in indices_by_owner_partition(owner):
             partition, flags = self.in_memory.partitions[p], np.zeros(len(mine), np.uint8)
             look_up_entry_values(partition.keys, partition.places, partition.layout, words[mine], known[p], flags)
             fresh.append(mine[flags == 0])

@@ -21,13 +21,13 @@ from kraftcheck.explorer.result import (
     SearchRequest,
     behaviour_along,
     least_transition,
-    step_of_transition,
+    trace_step_of_transition,
 )
-from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.expander import Expander, ExpansionEvent
 from kraftcheck.explorer.tables.kernel.codes import ROW_IDENTITY
 from kraftcheck.explorer.tables.learning.fingerprints import Fingerprints
 from kraftcheck.explorer.tables.rows import MOST_SERIAL_STATES, ROWS_A_CHUNK, Rows, SpillingLevels
+from kraftcheck.explorer.tables.violation_checker import ViolationChecker
 from kraftcheck.explorer.transition_system import canonicalizer
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.semantics import Transition
@@ -189,7 +189,7 @@ class WitnessSearch:
             trace = path(row, level)
             steps = breaking(trace[-1].state) if trace else []
             if trace and steps:
-                return (*trace, step_of_transition(least_transition(steps)))
+                return (*trace, trace_step_of_transition(least_transition(steps)))
         return None
 
     def traced(self, error: RaisedError, position: int) -> RaisedError:

@@ -16,7 +16,7 @@ from kraftcheck.explorer.result import (
     SearchMonitor,
     SearchRequest,
     TraceStep,
-    step_of_transition,
+    trace_step_of_transition,
 )
 from kraftcheck.explorer.state_graph import LabelledGraph, StateGraph, states_without_path_to
 from kraftcheck.explorer.transition_system import StateNumbers, canonicalizer, peer_of_step
@@ -124,7 +124,7 @@ def _lasso_as_behaviour(
         found = next(fitting, None)
         if found is None:
             return None
-        steps.append(step_of_transition(found))
+        steps.append(trace_step_of_transition(found))
     back_to = len(lasso.way) + 1
     never = why_cycle_lacks_actions(semantics, lasso.waited, steps[len(lasso.way) :], range(back_to, len(steps) + 1))
     again = steps.pop() if lasso.cycle else None

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kraftcheck.jobs import add_options, parse_count, parse_seed
-from kraftcheck.lockstep.process import Driver, DriverDied
+from kraftcheck.lockstep.driver_process import Driver, DriverDied
 from kraftcheck.lockstep.walks import DEFAULT_DEPTH, DEFAULT_RUNS
 from kraftcheck.reporting.lines import HEAD, ProgressMeter, escape_control_characters, print_lines
 from kraftcheck.reporting.lockstep import (
@@ -127,7 +127,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _kafka_versions_that_fit_options(arguments: argparse.Namespace) -> list[str]:
     """Return the versions of Kafka; those of one mixed cluster as one text."""
-    from kraftcheck.lockstep.process import is_mixed_version_text
+    from kraftcheck.lockstep.driver_process import is_mixed_version_text
 
     given = list(dict.fromkeys(arguments.kafka or [NEWEST_KAFKA]))
     if arguments.changes and (len(given) < 2 or any(map(is_mixed_version_text, given))):
@@ -176,8 +176,8 @@ def _run_tasks_on_version(
     """Run all tasks on one version of Kafka, without output: a later error can change a verdict."""
     from kraftcheck.lockstep.campaign import TaskResult, rare_garbage_collection
     from kraftcheck.lockstep.code_coverage import CoverageRecorder
+    from kraftcheck.lockstep.driver_process import is_mixed_version_text
     from kraftcheck.lockstep.jars import driver_classpath
-    from kraftcheck.lockstep.process import is_mixed_version_text
 
     if is_mixed_version_text(kafka):
         return _run_tasks_on_mixed_cluster(kafka, tasks, arguments, meter, files)
@@ -203,7 +203,7 @@ def _run_tasks_on_mixed_cluster(
 ) -> VersionRun:
     """Run all tasks on one cluster of several versions of Kafka."""
     from kraftcheck.lockstep.campaign import TaskResult, rare_garbage_collection
-    from kraftcheck.lockstep.process import start_mixed_version_driver
+    from kraftcheck.lockstep.driver_process import start_mixed_version_driver
 
     try:
         driving = start_mixed_version_driver(kafka, NEWEST_KAFKA)
@@ -249,11 +249,11 @@ def _run_tasks(
 def _write_junit_project(
     driver: Driver, made: TaskResult, version: str, arguments: argparse.Namespace, files: OutputFiles
 ) -> None:
-    from kraftcheck.lockstep.junit import write_project
+    from kraftcheck.lockstep.junit import write_junit_project
 
     assert made.survey is not None
     with files.of("--junit-test", arguments.junit_test):
-        write_project(driver, made.survey, arguments.walk[0].stem, version, arguments.junit_test)
+        write_junit_project(driver, made.survey, arguments.walk[0].stem, version, arguments.junit_test)
 
 
 def _write_walk_files(made: TaskResult, folder: Path, files: OutputFiles) -> TaskResult:

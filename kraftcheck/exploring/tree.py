@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kraftcheck.catalogue import SearchJob
-from kraftcheck.explorer.result import TraceStep, behaviour_along, step_of_transition
+from kraftcheck.explorer.result import TraceStep, behaviour_along, trace_step_of_transition
 from kraftcheck.explorer.transition_system import canonicalizer
 from kraftcheck.reporting.counterexample import state_changes
 from kraftcheck.reporting.lines import lines_as_plain_text
@@ -102,7 +102,7 @@ class StateTree:
             offered = self.offered(node)
             if not 0 <= choice < len(offered):
                 raise InputError(f"expected a step from 0 to {len(offered) - 1}, found {choice}")
-            found = self._add(node, offered[choice], step_of_transition(offered[choice]))
+            found = self._add(node, offered[choice], trace_step_of_transition(offered[choice]))
             self._taken[number, choice] = self._nodes[found]
         return self._taken[number, choice]
 

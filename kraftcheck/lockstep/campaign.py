@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from kraftcheck.explorer.result import TraceStep
 from kraftcheck.kraft_model.quorum.base import QuorumBase
 from kraftcheck.lockstep.cover import EdgeCover, LockstepStateGraph, UntakenReason, build_state_graph
-from kraftcheck.lockstep.lockstep import Finding, Lockstep, LockstepVerdict, StepChooser
-from kraftcheck.lockstep.process import Driver, DriverDied
+from kraftcheck.lockstep.driver_process import Driver, DriverDied
+from kraftcheck.lockstep.lockstep import Lockstep, LockstepFinding, LockstepVerdict, StepChooser
 from kraftcheck.lockstep.walks import (
     DEFAULT_DEPTH,
     DEFAULT_RUNS,
@@ -26,7 +26,7 @@ from kraftcheck.lockstep.walks import (
     GivenStepChooser,
     RandomStepChooser,
     WalkFile,
-    WalkStep,
+    WalkFileStep,
     non_default_settings,
     write_walk,
 )
@@ -47,8 +47,8 @@ MOST_KEPT_VIOLATING_WALKS = 20
 class FindingClass(NamedTuple):
     """A class of findings."""
 
-    first: Finding  # the finding of a shortest walk
-    steps: tuple[WalkStep, ...]  # that walk
+    first: LockstepFinding  # the finding of a shortest walk
+    steps: tuple[WalkFileStep, ...]  # that walk
     times: int  # number of walks that found it
     file: Path | None = None  # file of the walk, if it was written
     behaviour: tuple[TraceStep, ...] = ()  # states of that walk, up to the finding; see `Lockstep.behaviour`
@@ -79,7 +79,7 @@ class LockstepCampaign:
         self._kinds: dict[FindingSignature, FindingClass] = {}
         self._drawn: Counter[CandidateKind] = Counter()
         self._tried: Counter[CandidateKind] = Counter()
-        self._broken: list[tuple[WalkStep, ...]] = []  # the shortest walks up to a property that Kafka violated
+        self._broken: list[tuple[WalkFileStep, ...]] = []  # the shortest walks up to a property that Kafka violated
 
     @property
     def steps(self) -> int:
@@ -113,7 +113,7 @@ class LockstepCampaign:
                 drawn = RandomStepChooser(f"{seed}/{number}/{way}", self._drawn, self._tried)
                 self._walk(GivenStepChooser(found, then=drawn), len(found) + depth)
 
-    def take(self, steps: tuple[WalkStep, ...]) -> None:
+    def take(self, steps: tuple[WalkFileStep, ...]) -> None:
         """Make a walk of given steps."""
         given = GivenStepChooser(steps)
         problems: list[InputError] = []
@@ -140,7 +140,7 @@ class LockstepCampaign:
             self.follow(made.walk)
         return made
 
-    def _walk(self, choose: StepChooser, depth: int) -> tuple[WalkStep, ...]:
+    def _walk(self, choose: StepChooser, depth: int) -> tuple[WalkFileStep, ...]:
         """Make a walk; return its steps up to the last new finding, or none."""
         walked, findings = self._lockstep.walk(choose, depth)
         self.walks += 1
@@ -154,19 +154,19 @@ class LockstepCampaign:
             if known is None:
                 fresh = finding.step
             if known is None or finding.step < known.first.step:
-                steps = tuple(map(WalkStep.of, walked[: finding.step]))
+                steps = tuple(map(WalkFileStep.of, walked[: finding.step]))
                 behaviour = tuple(chain.from_iterable(states[: finding.step + 1]))
                 known = FindingClass(finding, steps, 0 if known is None else known.times, behaviour=behaviour)
             self._kinds[sign] = known._replace(times=known.times + 1)
             if finding.verdict is LockstepVerdict.VIOLATES:
-                self._broken = sorted([*self._broken, tuple(map(WalkStep.of, walked[: finding.step]))], key=len)[
+                self._broken = sorted([*self._broken, tuple(map(WalkFileStep.of, walked[: finding.step]))], key=len)[
                     :MOST_KEPT_VIOLATING_WALKS
                 ]
         if self._report is not None:
             self._report()
-        return tuple(map(WalkStep.of, walked[:fresh]))
+        return tuple(map(WalkFileStep.of, walked[:fresh]))
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[LockstepFinding]:
         """Yield one finding of each class."""
         return (kind.first for kind in self._kinds.values())
 
@@ -195,7 +195,7 @@ class LockstepCampaign:
         return written
 
 
-def finding_summary_lines(finding: Finding) -> list[str]:
+def finding_summary_lines(finding: LockstepFinding) -> list[str]:
     """Return the summary of a finding as lines of text."""
     if finding.violated:
         return [f"violated: {', '.join(finding.violated)}"]
@@ -208,7 +208,7 @@ def finding_summary_lines(finding: Finding) -> list[str]:
 FindingSignature = tuple[Any, ...]
 
 
-def finding_signature(finding: Finding) -> FindingSignature:
+def finding_signature(finding: LockstepFinding) -> FindingSignature:
     """Return the signature of a finding, by which findings are classified: verdict, action, differing fields."""
     action = None if finding.taken is None else finding.taken.action
     if finding.verdict is LockstepVerdict.VIOLATES:
@@ -217,7 +217,7 @@ def finding_signature(finding: Finding) -> FindingSignature:
     return finding.verdict, action, fields, finding.problem.partition(":")[0]
 
 
-def shrink_walk(lockstep: Lockstep, steps: list[WalkStep], wanted: FindingSignature) -> list[WalkStep]:
+def shrink_walk(lockstep: Lockstep, steps: list[WalkFileStep], wanted: FindingSignature) -> list[WalkFileStep]:
     """Return a walk with the same finding, from which no piece can be left out."""
     best = _replay_until_finding(lockstep, steps, wanted)
     if best is None:
@@ -240,8 +240,8 @@ def shrink_walk(lockstep: Lockstep, steps: list[WalkStep], wanted: FindingSignat
 
 
 def simplify_model_and_walk(
-    lockstep: Lockstep, steps: list[WalkStep], wanted: FindingSignature
-) -> tuple[QuorumBase, list[WalkStep]]:
+    lockstep: Lockstep, steps: list[WalkFileStep], wanted: FindingSignature
+) -> tuple[QuorumBase, list[WalkFileStep]]:
     """Return the model with fewer replicas and kinds of events, and a walk through it with the same finding."""
     best = lockstep.protocol
     constants = best.constants.values()
@@ -264,8 +264,12 @@ def _constant_values_by_attribute(protocol: QuorumBase) -> dict[str, Any]:
 
 
 def _try_constants(
-    lockstep: Lockstep, protocol: QuorumBase, changes: dict[str, Any], steps: list[WalkStep], wanted: FindingSignature
-) -> tuple[QuorumBase, list[WalkStep]] | None:
+    lockstep: Lockstep,
+    protocol: QuorumBase,
+    changes: dict[str, Any],
+    steps: list[WalkFileStep],
+    wanted: FindingSignature,
+) -> tuple[QuorumBase, list[WalkFileStep]] | None:
     """Return the model with changed constants, and a walk with the wanted finding; None if the walk lacks it."""
     try:
         other = type(protocol)(**{**_constant_values_by_attribute(protocol), **changes})
@@ -277,11 +281,13 @@ def _try_constants(
     return None if shown is None or len(shown) > len(steps) else (other, shown)
 
 
-def _replay_until_finding(lockstep: Lockstep, steps: list[WalkStep], wanted: FindingSignature) -> list[WalkStep] | None:
+def _replay_until_finding(
+    lockstep: Lockstep, steps: list[WalkFileStep], wanted: FindingSignature
+) -> list[WalkFileStep] | None:
     """Return the steps up to the wanted finding, or None if the walk does not have it."""
     walked, findings = lockstep.walk(GivenStepChooser(steps, skips=True), len(steps))
     shown = [finding.step for finding in findings if finding_signature(finding) == wanted]
-    return list(map(WalkStep.of, walked[: shown[0]])) if shown else None
+    return list(map(WalkFileStep.of, walked[: shown[0]])) if shown else None
 
 
 class LockstepTask(NamedTuple):

@@ -18,7 +18,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Voter,
 )
 from kraftcheck.kraft_model.quorum.voters import QuorumVoterChanges
-from kraftcheck.lockstep.cluster import (
+from kraftcheck.lockstep.kafka_cluster import (
     KafkaCluster,
     MessageNotInFlight,
     canonical_messages_in_flight,

@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 from kraftcheck.files import atomic_replacement
 from kraftcheck.kraft_model.quorum.records import AdminResponse, Answered, Key, Operation
 from kraftcheck.lockstep.campaign import LockstepCampaign
-from kraftcheck.lockstep.cluster import kafka_id
-from kraftcheck.lockstep.lockstep import Finding, Lockstep, LockstepVerdict
+from kraftcheck.lockstep.driver_process import Driver, DriverAnswer
+from kraftcheck.lockstep.kafka_cluster import kafka_id
+from kraftcheck.lockstep.lockstep import Lockstep, LockstepFinding, LockstepVerdict
 from kraftcheck.lockstep.messages import Json
-from kraftcheck.lockstep.process import Driver, DriverAnswer
 from kraftcheck.lockstep.walks import (
     ActionCandidates,
     ChosenOutcome,
     GivenStepChooser,
     StepChoice,
-    WalkStep,
+    WalkFileStep,
     text_of_message,
 )
 from kraftcheck.spec.errors import InputError
@@ -73,7 +73,7 @@ class TakenStep(NamedTuple):
 class _DriverCallRecorder:
     """Notes the driver commands of a walk, step by step."""
 
-    def __init__(self, steps: Iterable[WalkStep]) -> None:
+    def __init__(self, steps: Iterable[WalkFileStep]) -> None:
         self._given = GivenStepChooser(steps)
         self._in_flight: dict[int, Json] = {}  # as in the Java test, which drops nothing
         self.steps: list[list[DriverCall]] = [[]]  # the commands that start the walk, then those of each step
@@ -101,7 +101,7 @@ def _identifying_message_fields(message: Json) -> list[Any]:
     return [message.get(key) for key in ("api", "from", "to", "answer")]
 
 
-def write_project(driver: Driver, survey: LockstepCampaign, name: str, kafka: str, folder: Path) -> None:
+def write_junit_project(driver: Driver, survey: LockstepCampaign, name: str, kafka: str, folder: Path) -> None:
     """Write the longest walk with a violation as a Maven project into a new folder, or into a project of before.
 
     Raise InputError if no walk violates a property that the Java project can check.
@@ -132,12 +132,12 @@ def write_project(driver: Driver, survey: LockstepCampaign, name: str, kafka: st
             new.write_text(text)
 
 
-def is_violation_or_exception(finding: Finding) -> bool:
+def is_violation_or_exception(finding: LockstepFinding) -> bool:
     """Whether Kafka violates a property, or throws an exception."""
     return finding.verdict in (LockstepVerdict.VIOLATES, LockstepVerdict.FAILS)
 
 
-def first_violating_step_by_property(findings: Iterable[Finding]) -> dict[str, int]:
+def first_violating_step_by_property(findings: Iterable[LockstepFinding]) -> dict[str, int]:
     """Return the violated properties with the step of their first violation."""
     found: dict[str, int] = {}
     for finding in filter(is_violation_or_exception, findings):

@@ -20,17 +20,6 @@ from kraftcheck.kraft_model.quorum.records import (
     Replica,
     VoteResponse,
 )
-from kraftcheck.lockstep.cluster import (
-    FieldDifference,
-    KafkaCluster,
-    KafkaThrew,
-    MessageNotInFlight,
-    canonical_and_model_messages,
-    canonical_messages_in_flight,
-    model_state_of,
-    state_differences,
-    state_without_message,
-)
 from kraftcheck.lockstep.commands import (
     TIMER_ACTIONS,
     URGENT_TIMEOUTS_AFTER,
@@ -39,8 +28,19 @@ from kraftcheck.lockstep.commands import (
     effect_identifies_request,
     may_be_outcomes_of_same_request,
 )
+from kraftcheck.lockstep.driver_process import Driver
+from kraftcheck.lockstep.kafka_cluster import (
+    KafkaCluster,
+    KafkaThrew,
+    MessageNotInFlight,
+    ModelKafkaDifference,
+    canonical_and_model_messages,
+    canonical_messages_in_flight,
+    model_state_of,
+    state_differences,
+    state_without_message,
+)
 from kraftcheck.lockstep.messages import canonical_message
-from kraftcheck.lockstep.process import Driver
 from kraftcheck.lockstep.walks import ActionCandidateCache, ActionCandidates, ChosenOutcome, StepChoice
 from kraftcheck.spec import Record, State
 from kraftcheck.spec.language.incremental_checks import properties_violated_by_step
@@ -60,13 +60,13 @@ class LockstepVerdict(StrEnum):
     VIOLATES = "violates"
 
 
-class Finding(NamedTuple):
+class LockstepFinding(NamedTuple):
     """A difference between the model and Kafka, or a property that Kafka violates."""
 
     verdict: LockstepVerdict
     step: int  # the number of the step; the first is 1
     taken: StepChoice | None  # the step
-    differences: tuple[FieldDifference, ...] = ()  # the differences, if any
+    differences: tuple[ModelKafkaDifference, ...] = ()  # the differences, if any
     violated: tuple[str, ...] = ()  # properties that Kafka's own states violate
     problem: str = ""  # the exception that Kafka threw, with its place
 
@@ -77,7 +77,7 @@ class _ComparedStep(NamedTuple):
     number: int
     taken: StepChoice
     states: tuple[State, ...]
-    differing: tuple[FieldDifference, ...]
+    differing: tuple[ModelKafkaDifference, ...]
     problem: str
 
 
@@ -85,7 +85,7 @@ class _StepEvaluator:
     """Evaluates a step while Kafka takes the next one."""
 
     def __init__(self, lockstep: Lockstep) -> None:
-        self.findings: list[Finding] = []
+        self.findings: list[LockstepFinding] = []
         self.is_over = False
         self.waiting: _ComparedStep | None = None
         self._lockstep = lockstep
@@ -99,12 +99,12 @@ class _StepEvaluator:
         violated = dict.fromkeys(name for pair in pairwise(states) for name in self._lockstep.violated(*pair))
         fresh = tuple(filterfalse(self._known.__contains__, violated))
         if problem:
-            self.findings.append(Finding(LockstepVerdict.FAILS, number, taken, differing, problem=problem))
+            self.findings.append(LockstepFinding(LockstepVerdict.FAILS, number, taken, differing, problem=problem))
         if fresh:
-            self.findings.append(Finding(LockstepVerdict.VIOLATES, number, taken, differing, fresh))
+            self.findings.append(LockstepFinding(LockstepVerdict.VIOLATES, number, taken, differing, fresh))
             self._known.update(fresh)
         elif differing and not problem:
-            self.findings.append(Finding(LockstepVerdict.DIFFERS, number, taken, differing))
+            self.findings.append(LockstepFinding(LockstepVerdict.DIFFERS, number, taken, differing))
         self.is_over = bool(self.findings) and not self._lockstep.go_on
 
 
@@ -134,12 +134,12 @@ class Lockstep:
         self._of_states = [prop for prop in found if prop.kind == "invariant"]
         self._of_steps = [prop for prop in found if prop.kind == "step_invariant" and not prop.of_actor]
 
-    def walk(self, choose: StepChooser, depth: int) -> tuple[list[StepChoice], list[Finding]]:
+    def walk(self, choose: StepChooser, depth: int) -> tuple[list[StepChoice], list[LockstepFinding]]:
         """Walk until the end, a difference or a violation; return the steps and the findings."""
         state, walked, judge = self._start(), list[StepChoice](), _StepEvaluator(self)
         differing = tuple(state_differences(state, self.cluster))
         if differing:
-            return walked, [Finding(LockstepVerdict.DIFFERS, 0, None, differing)]
+            return walked, [LockstepFinding(LockstepVerdict.DIFFERS, 0, None, differing)]
         for number in range(1, depth + 1):
             chosen = choose(ActionCandidates(self._menu, state))
             if chosen is None:
@@ -158,7 +158,7 @@ class Lockstep:
                 walked.pop()
                 break
             if not states:
-                judge.findings.append(Finding(LockstepVerdict.DIFFERS, number, taken, differing))
+                judge.findings.append(LockstepFinding(LockstepVerdict.DIFFERS, number, taken, differing))
                 break
             self.cluster.merge(shown for shown, _ in canonical_and_model_messages(states[-1]))
             self.steps += 1
@@ -201,7 +201,7 @@ class Lockstep:
 
     def _take(
         self, state: State, step: Transition, alike: list[Transition]
-    ) -> tuple[tuple[State, ...], tuple[FieldDifference, ...], str]:
+    ) -> tuple[tuple[State, ...], tuple[ModelKafkaDifference, ...], str]:
         """Take a step on both sides; return the states after it, the differences, and Kafka's exception as text.
 
         The last state is Kafka's. There are no states if Kafka cannot be asked for the step. If the model has several
@@ -213,7 +213,7 @@ class Lockstep:
         try:
             problem, lost = self._drive(state, step)
         except MessageNotInFlight as missing:
-            return (), (FieldDifference(None, "message", str(missing), None),), ""
+            return (), (ModelKafkaDifference(None, "message", str(missing), None),), ""
         others = (other for other in alike if other is not step)
         candidates = [
             step,
@@ -254,12 +254,12 @@ class Lockstep:
 
     def _differing(
         self, state: State, step: Transition, target: State, lost: list[Record]
-    ) -> Iterator[FieldDifference]:
+    ) -> Iterator[ModelKafkaDifference]:
         """Yield the differences after a step; `target` is its state without the answers that Kafka dropped."""
         shown = list(state_differences(target, self.cluster))
         yield from shown or (*self._effects(step.target, lost), *self._successors(state, step))
 
-    def _successors(self, state: State, step: Transition) -> Iterator[FieldDifference]:
+    def _successors(self, state: State, step: Transition) -> Iterator[ModelKafkaDifference]:
         """Yield differences in the order of preferred successors, except between equal fetch offsets."""
         for message in () if step.step.consumes else step.step.sent:
             if not isinstance(message, EndQuorumEpochRequest):
@@ -268,9 +268,9 @@ class Lockstep:
             offsets = state.replicas[message.source].offsets
             ours, theirs = ([offsets.get(key, 0) for key in order] for order in orders)
             if ours != theirs:
-                yield FieldDifference(message.source, "preferred", *orders)
+                yield ModelKafkaDifference(message.source, "preferred", *orders)
 
-    def _effects(self, state: State, lost: list[Record]) -> Iterator[FieldDifference]:
+    def _effects(self, state: State, lost: list[Record]) -> Iterator[ModelKafkaDifference]:
         """Yield a difference for each answer that Kafka dropped and that has an effect in the model.
 
         Kafka matches answers by number. The model has no numbers, and may accept the answer to an equal request.
@@ -284,7 +284,7 @@ class Lockstep:
             for offer in handled:
                 outcomes = offers.outcomes(offer) if offer.message == message else []
                 if outcomes and all(outcome.target != rest for outcome in outcomes):
-                    yield FieldDifference(message.dest, type(message).__name__, message, None)  # type: ignore[attr-defined]
+                    yield ModelKafkaDifference(message.dest, type(message).__name__, message, None)  # type: ignore[attr-defined]
 
     def _urgent(self, state: State, step: Transition) -> Iterator[tuple[str, State]]:
         """Yield the states after a step and a timeout of the same replica, which Kafka takes within one poll.

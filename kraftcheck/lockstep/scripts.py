@@ -19,7 +19,7 @@ from kraftcheck.lockstep.walks import (
     ActionCandidates,
     ChosenOutcome,
     StepChoice,
-    WalkStep,
+    WalkFileStep,
     labelled_transitions,
 )
 from kraftcheck.spec.errors import InputError, ProtocolError
@@ -241,7 +241,9 @@ def trace_script(trace: ScriptedTrace, semantics: Semantics, begun: ScriptStepRe
             place = f"{trace.file}: state {number}"
             named = dict(labelled_transitions(semantics.transitions(ahead.state)))
             if step not in named:
-                raise InputError(f"{place}: {WalkStep.of(step)}{NOT_BESIDE_KAFKA_NOTE}: {_enabled_steps_text(named)}")
+                raise InputError(
+                    f"{place}: {WalkFileStep.of(step)}{NOT_BESIDE_KAFKA_NOTE}: {_enabled_steps_text(named)}"
+                )
             yield from ahead.take(place, named[step])
 
 

@@ -202,7 +202,7 @@ STEP_LINE = re.compile(r"(?P<action>\w+) by (?P<actor>[^\s,]+)(?: on (?P<message
 SETTING_LINE = re.compile(r"(model|variant|without|ignore|set(?= .*=)|go(?= on$)) (.+)")
 
 
-class WalkStep(NamedTuple):
+class WalkFileStep(NamedTuple):
     """A step of a walk, as text of a walk file."""
 
     action: str  # the action and its replica
@@ -212,7 +212,7 @@ class WalkStep(NamedTuple):
     line: int = 0  # line in its file; 0 without a file
 
     @classmethod
-    def of(cls, taken: StepChoice) -> WalkStep:
+    def of(cls, taken: StepChoice) -> WalkFileStep:
         """Return a taken step, as text."""
         return cls(taken.action, str(taken.actor), text_of_message(taken.message), taken.outcome)
 
@@ -229,7 +229,7 @@ class WalkFile(NamedTuple):
     variant: str
     settings: tuple[str, ...]  # the constants, each as `NAME = VALUE`
     go_on: bool  # whether to continue from Kafka's state after a difference
-    steps: tuple[WalkStep, ...]
+    steps: tuple[WalkFileStep, ...]
     without: tuple[str, ...] = ()  # names of known differences removed from the model, so that they show
     ignored: tuple[str, ...] = ()  # names of the properties to skip
 
@@ -298,7 +298,7 @@ class GivenStepChooser:
     """Chooses the steps of a given walk, in their order."""
 
     def __init__(
-        self, steps: Iterable[WalkStep], *, skips: bool = False, then: RandomStepChooser | None = None
+        self, steps: Iterable[WalkFileStep], *, skips: bool = False, then: RandomStepChooser | None = None
     ) -> None:
         self._steps = iter(steps)
         self._skips = skips
@@ -315,7 +315,7 @@ class GivenStepChooser:
         return None if self._then is None else self._then(offers)
 
     @staticmethod
-    def _find(offers: ActionCandidates, step: WalkStep) -> ChosenOutcome | None:
+    def _find(offers: ActionCandidates, step: WalkFileStep) -> ChosenOutcome | None:
         fitting = [offer for offer in offers.all if (offer.action, str(offer.actor)) == (step.action, step.actor)]
         texts = [text_of_message(offer.message) for offer in fitting]
         for told in (texts, [OMITTABLE_FIELDS_PATTERN.sub("", text) for text in texts]):  # an exact text comes first
@@ -325,9 +325,9 @@ class GivenStepChooser:
         return None
 
 
-def _enabled_steps_text(offers: ActionCandidates, step: WalkStep) -> str:
+def _enabled_steps_text(offers: ActionCandidates, step: WalkFileStep) -> str:
     """Return the steps of the same action and replica that are enabled, with their messages; else all actions."""
-    enabled = [WalkStep.of(taken) for taken, _ in labelled_transitions(offers.enabled())]
+    enabled = [WalkFileStep.of(taken) for taken, _ in labelled_transitions(offers.enabled())]
     alike = [str(one) for one in enabled if (one.action, one.actor) == (step.action, step.actor)]
     return f"enabled are {', '.join(alike or sorted({f'{one.action} by {one.actor}' for one in enabled}))}"
 
@@ -335,7 +335,7 @@ def _enabled_steps_text(offers: ActionCandidates, step: WalkStep) -> str:
 def read_walk(path: Path) -> WalkFile:
     """Read a walk file."""
     said: defaultdict[str, list[str]] = defaultdict(list)
-    steps, text = list[WalkStep](), read_text_file(path, "walk file")
+    steps, text = list[WalkFileStep](), read_text_file(path, "walk file")
     if not text:
         raise InputError(f"{path}: expected a walk file, found an empty one")
     for number, line in enumerate(map(str.strip, text.splitlines()), start=1):
@@ -343,7 +343,7 @@ def read_walk(path: Path) -> WalkFile:
             said[setting[1]].append(setting[2])
         elif step := STEP_LINE.fullmatch(line):
             steps.append(
-                WalkStep(step["action"], step["actor"], step["message"] or "", int(step["outcome"] or 1), number)
+                WalkFileStep(step["action"], step["actor"], step["message"] or "", int(step["outcome"] or 1), number)
             )
         elif line and not line.startswith("#"):
             expected = "ACTION by REPLICA, `set NAME = VALUE` or `go on`"

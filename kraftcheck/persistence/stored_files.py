@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from kraftcheck.files import open_without_link
+from kraftcheck.files import open_refusing_link
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import truncate_text
 
@@ -124,7 +124,7 @@ class AppendOnlyFile:
     @classmethod
     def at(cls, path: Path, place: str = "") -> AppendOnlyFile:
         """Open or create the file at a path, with valid length 0 until `restore`."""
-        return cls(FileIO(open_without_link(path), "r+"), hashed=True, place=place or str(path))
+        return cls(FileIO(open_refusing_link(path), "r+"), hashed=True, place=place or str(path))
 
     @property
     def digest(self) -> str:

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 from kraftcheck.explorer.result import TraceStep, Violation
 from kraftcheck.lockstep.campaign import FindingClass, LockstepCampaign, TaskResult, finding_summary_lines
-from kraftcheck.lockstep.cluster import FieldDifference
 from kraftcheck.lockstep.code_coverage import ClassCoverage, CoverageCount
 from kraftcheck.lockstep.cover import EdgeCover, UntakenReason
-from kraftcheck.lockstep.lockstep import Finding, LockstepVerdict
+from kraftcheck.lockstep.kafka_cluster import ModelKafkaDifference
+from kraftcheck.lockstep.lockstep import LockstepFinding, LockstepVerdict
 from kraftcheck.lockstep.version_changes import VersionChanges
-from kraftcheck.lockstep.walks import WalkStep
+from kraftcheck.lockstep.walks import WalkFileStep
 from kraftcheck.reporting.as_json import trace_as_json, value_as_json
 from kraftcheck.reporting.counterexample import violation_reason_lines
 from kraftcheck.reporting.lines import ACTION, FAINT, HEAD, NEW, OLD, PLAIN, Line, count_with_noun, lines_as_plain_text
@@ -74,7 +74,7 @@ def _finding_paragraph(protocol: Protocol, kind: FindingClass, *, quiet: bool = 
     yield []
 
 
-def _difference_lines(difference: FieldDifference) -> Iterator[Line]:
+def _difference_lines(difference: ModelKafkaDifference) -> Iterator[Line]:
     where = difference.field if difference.where is None else f"{difference.where}.{difference.field}"
     values = [
         "-" if value is None else value if isinstance(value, str) else text_of(value)
@@ -173,7 +173,7 @@ class VerdictCell(NamedTuple):
     note: str = ""  # the footnote below the table, if any
 
 
-def verdict_cell(findings: Sequence[Finding], problem: str = "") -> VerdictCell:
+def verdict_cell(findings: Sequence[LockstepFinding], problem: str = "") -> VerdictCell:
     """Return the cell of walks: the worst verdict, with a footnote on its first finding."""
     order = list(LockstepVerdict)
     worst = max((finding.verdict for finding in findings), key=order.index, default=LockstepVerdict.AGREES)
@@ -182,7 +182,7 @@ def verdict_cell(findings: Sequence[Finding], problem: str = "") -> VerdictCell:
     return VerdictCell(text, "; ".join(filter(None, (note, problem))))
 
 
-def _verdict_footnote(found: Sequence[Finding], verdict: LockstepVerdict) -> str:
+def _verdict_footnote(found: Sequence[LockstepFinding], verdict: LockstepVerdict) -> str:
     if verdict is LockstepVerdict.VIOLATES:
         return ", ".join(dict.fromkeys(name for finding in found for name in finding.violated))
     if verdict is LockstepVerdict.FAILS:
@@ -302,7 +302,7 @@ def edge_cover_lines(cover: EdgeCover) -> Iterator[Line]:
             own = sum(is_own for _, is_own in found)
             yield [(PLAIN, f"  {len(found):>9,}  {reason}"), (FAINT, f"  ({own:,} directly, the others behind them)")]
         for edge, _ in found[:MOST_UNTAKEN_STEPS] if reason in (UntakenReason.MISSING, UntakenReason.LEFT) else ():
-            yield [(FAINT, truncate_text(f"             {WalkStep.of(edge.label)}", MOST_LINE_CHARACTERS))]
+            yield [(FAINT, truncate_text(f"             {WalkFileStep.of(edge.label)}", MOST_LINE_CHARACTERS))]
 
 
 def count_untaken_by_reason(cover: EdgeCover) -> Counter[UntakenReason]:

@@ -205,7 +205,9 @@ def _without_options(words: Iterable[str], options: Iterable[str]) -> Iterator[s
             yield word
 
 
-def write_junit(job: SearchJob, result: Result, path: Path, *, allow_incomplete: bool, strict: bool = False) -> None:
+def write_search_junit(
+    job: SearchJob, result: Result, path: Path, *, allow_incomplete: bool, strict: bool = False
+) -> None:
     """Write a search as a JUnit test suite, with one test per property and one for warnings.
 
     Jenkins and GitLab read this form: a `testsuite` with `testcase`, `failure` and `skipped`.

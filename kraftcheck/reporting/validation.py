@@ -33,8 +33,8 @@ from kraftcheck.spec.values import escape_invisible, replace_non_xml, text_of, t
 from kraftcheck.validation.disks import ReplicaDisk
 from kraftcheck.validation.events import Event, EventKind, MessageBody
 from kraftcheck.validation.findings import (
+    CheckFinding,
     CheckReport,
-    Finding,
     check_report_lines,
     disks_as_json,
     render_disk_report,
@@ -63,7 +63,7 @@ def validation_lines(found: Validation, *, quiet: bool = False) -> Iterator[Line
     """Yield the verdict and the first divergence; unless `quiet` also counts, disks and notes."""
     yield [(_STYLE_OF_RESULT[found.result], found.result.value), (PLAIN, f": {_summary_text(found)}")]
     if found.divergence is not None:
-        yield from divergence_lines(found, found.divergence)
+        yield from cluster_divergence_lines(found, found.divergence)
     for name, event in found.broken.items():
         place = f"after {event.place}, node {event.node}, {log_time_text(event.time)}"
         yield [(OLD, "  broken"), (PLAIN, f": {name}, {place}")]
@@ -119,7 +119,7 @@ def value_text(value: Any) -> str:
     return escape_invisible(text)
 
 
-def divergence_lines(found: Validation, refusal: EventRefusal) -> Iterator[Line]:
+def cluster_divergence_lines(found: Validation, refusal: EventRefusal) -> Iterator[Line]:
     """Yield a divergence: the event with its line, the fields that differ, the nearest action."""
     event = refusal.event
     yield [(HEAD, f"  {event.place}"), (PLAIN, f", node {event.node}, {log_time_text(event.time)}")]
@@ -147,13 +147,13 @@ def divergence_lines(found: Validation, refusal: EventRefusal) -> Iterator[Line]
         yield [(WARNING, "  open"), (PLAIN, f": lines of node {lacking} are missing before this one")]
 
 
-def _finding_lines(finding: Finding) -> Iterator[Line]:
+def _finding_lines(finding: CheckFinding) -> Iterator[Line]:
     yield [(OLD, "  broken"), (PLAIN, f": {finding.check}: {finding.message}")]
     if finding.file:
         yield [(PLAIN, f"    {finding_place(finding)}")]
 
 
-def finding_place(finding: Finding) -> str:
+def finding_place(finding: CheckFinding) -> str:
     """Return the file of a finding, and the place in it."""
     return f"{finding.file}, {finding.where}" if finding.where else finding.file
 
@@ -375,7 +375,7 @@ def write_validation_junit(found: Validation, path: Path) -> None:
 
     is_open = found.result is ValidationVerdict.INCONCLUSIVE
     if found.divergence is not None:
-        text = lines_as_plain_text(divergence_lines(found, found.divergence)).strip()
+        text = lines_as_plain_text(cluster_divergence_lines(found, found.divergence)).strip()
         case("replay", "skipped" if is_open else "failure", text)
     else:
         case("replay", "skipped" if found.open_questions else "", "; ".join(found.open_questions))

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kraftcheck.validation.disks import QuorumState, ReplicaDisk, Snapshot
+from kraftcheck.validation.disks import MetadataSnapshot, QuorumState, ReplicaDisk
 from kraftcheck.validation.findings import (
+    CheckFinding,
     CheckReport,
-    Finding,
     PlacedVoterSet,
     elections_in,
     node_name,
@@ -71,7 +71,7 @@ def compare_successive_voters(disk: ReplicaDisk, report: CheckReport) -> None:
         report.checks["voter sets"] += 1
         if not is_single_voter_change(before, after):
             message = f"voters {voter_ids(before)} become {voter_ids(after)} in one step"
-            report.add(Finding("voter sets", message, file, f"offset {offset}", (node_name(disk),)))
+            report.add(CheckFinding("voter sets", message, file, f"offset {offset}", (node_name(disk),)))
 
 
 def compare_voters(disks: list[ReplicaDisk], report: CheckReport) -> None:
@@ -96,7 +96,7 @@ def _compare_claimed_voters(
         message = f"voters {voter_ids(claim.voters)} at offset {claim.offset} on {claim.disk.name}, "
         message += f"{voter_ids(known[1])} since offset {known[0]} in the log of {disk.name}"
         nodes = node_name(disk), node_name(claim.disk)
-        report.add(Finding("voter sets", message, claim.file, f"offset {claim.offset}", nodes))
+        report.add(CheckFinding("voter sets", message, claim.file, f"offset {claim.offset}", nodes))
 
 
 def _check_election_voters(disk: ReplicaDisk, records: list[PlacedVoterSet], report: CheckReport) -> None:
@@ -108,7 +108,7 @@ def _check_election_voters(disk: ReplicaDisk, records: list[PlacedVoterSet], rep
         if voter_ids(known[1]) != voter_ids(body.voters):
             message = f"the leader of epoch {control.epoch} names voters {voter_ids(body.voters)}, "
             message += f"the log has {voter_ids(known[1])} since offset {known[0]}"
-            report.add(Finding("voter sets", message, *place_of_record(disk, control), (node_name(disk),)))
+            report.add(CheckFinding("voter sets", message, *place_of_record(disk, control), (node_name(disk),)))
 
 
 def _voter_set_claims_of_disk(disk: ReplicaDisk) -> Iterator[_VoterSetClaim]:
@@ -145,7 +145,7 @@ def compare_elections(disks: list[ReplicaDisk], report: CheckReport) -> None:
         for other, disk, file, where in made[1:]:
             if other != leader:
                 message = f"epoch {epoch} has leader {other} on {disk.name}, leader {leader} on {first.name}"
-                report.add(Finding("elections", message, file, where, (node_name(first), node_name(disk))))
+                report.add(CheckFinding("elections", message, file, where, (node_name(first), node_name(disk))))
     for (_, _, body), (disk, control) in elections.items():
         _check_granted_votes(disks, disk, control, body, report)
 
@@ -159,7 +159,7 @@ def _check_granted_votes(
     report.checks["elections"] += 1
     if not granting <= voters or 2 * len(granting) <= len(voters) or change.leader not in voters:
         message = f"node {change.leader} leads epoch {epoch} with the votes {sorted(granting)} of {sorted(voters)}"
-        report.add(Finding("elections", message, file, where, (node_name(disk),)))
+        report.add(CheckFinding("elections", message, file, where, (node_name(disk),)))
     before = disk.batch_at(offset - 1)
     log_end = (int(before["epoch"]), offset) if before is not None else None
     for voter, state, is_known in _granting_disks(disks, disk, offset, change):
@@ -169,7 +169,7 @@ def _check_granted_votes(
             message = f"{voter.name} granted its vote of epoch {epoch} to node {change.leader}, but {fault}"
             message += "; a disk that is replaced forgets votes, which kraft.version 0 cannot tell" if is_new else ""
             nodes = node_name(voter), change.leader
-            found = Finding("elections", message, f"{voter.path}/quorum-state", where, nodes)
+            found = CheckFinding("elections", message, f"{voter.path}/quorum-state", where, nodes)
             report.add(found, is_note=is_new)
 
 
@@ -254,7 +254,7 @@ def _report_first_difference(disks: list[ReplicaDisk], offset: int, shared: list
     else:
         message += "no epoch is on both sides from there on: the end of one may be uncommitted"
     nodes = tuple(sorted((node_name(disk) for disk in disks), key=str))
-    report.add(Finding("log matching", message, *place_of_batch(holder, row), nodes), is_note=not shared)
+    report.add(CheckFinding("log matching", message, *place_of_batch(holder, row), nodes), is_note=not shared)
 
 
 def _disk_names_with_verb(disks: list[ReplicaDisk]) -> str:
@@ -296,7 +296,9 @@ def _voters_at_offset_text(disk: ReplicaDisk, offset: int) -> str:
     return "voters unknown"
 
 
-def compare_log_with_snapshot(disk: ReplicaDisk, other: ReplicaDisk, snapshot: Snapshot, report: CheckReport) -> None:
+def compare_log_with_snapshot(
+    disk: ReplicaDisk, other: ReplicaDisk, snapshot: MetadataSnapshot, report: CheckReport
+) -> None:
     """Compare a log with the id of a snapshot, which is committed.
 
     The commit was in an epoch up to that of the snapshot's quorum-state. Leaders of later epochs hold the batch.
@@ -317,4 +319,4 @@ def compare_log_with_snapshot(disk: ReplicaDisk, other: ReplicaDisk, snapshot: S
     message += f"{other.name} holds that offset committed with epoch {snapshot.epoch}; "
     message += _voters_at_offset_text(other, snapshot.offset - 1)
     nodes = node_name(disk), node_name(other)
-    report.add(Finding("committed", message, file, where, nodes), is_note=not is_breach)
+    report.add(CheckFinding("committed", message, file, where, nodes), is_note=not is_breach)

@@ -18,7 +18,7 @@ from kraftcheck.kraft_model.quorum.records import (
 from kraftcheck.validation.events import Event, EventKind, request_key
 from kraftcheck.validation.state import BOOT_KINDS, EventRefusal, NodeHypothesis
 from kraftcheck.validation.translation import (
-    FieldDifference,
+    LoggedFieldDifference,
     batch_count_covering_offset,
     batch_end_offset,
     offset_after_batches,
@@ -95,7 +95,7 @@ class LineOrderChecker:
                     self.last_request, self.first = event.correlation - 1, min(self.first, event.correlation)
                 self.last_request += 1
                 if event.correlation != self.last_request:
-                    found = FieldDifference("correlationId", event.correlation, self.last_request)
+                    found = LoggedFieldDifference("correlationId", event.correlation, self.last_request)
                     raise EventRefusal(event, "is not the next request of its process", [found])
                 self.open[event.correlation] = self.state
 
@@ -143,7 +143,7 @@ def _require_starting_voters_match(starting: Event, unit: Sequence[Event]) -> No
     read = [event.body[0] for event in unit if event.kind is EventKind.VOTERS and event.seq < starting.seq]
     if read and set(read[-1]) != set(starting.body):  # static voters are not read
         raise EventRefusal(
-            starting, "shows other voters than the log", [FieldDifference("voters", starting.body, read[-1])]
+            starting, "shows other voters than the log", [LoggedFieldDifference("voters", starting.body, read[-1])]
         )
 
 
@@ -262,7 +262,7 @@ def _require_high_watermark_line(old: Replica, after: NodeHypothesis, unit: Sequ
         offset_after_batches(old.log, old.high_watermark),
         *lines,
     ):
-        found = FieldDifference("high watermark", "not shown", high)
+        found = LoggedFieldDifference("high watermark", "not shown", high)
         raise EventRefusal(unit[-1], "is not followed by the line of the high watermark", [found])
 
 
@@ -288,7 +288,7 @@ def require_control_lines_at_process_start(me: Replica, unit: Sequence[Event]) -
     ]
     wanted: list[Any] = list(_control_kinds_with_batch_counts(me.log, snapshot))
     if first not in allowed or shown != wanted:
-        found = FieldDifference("voters and versions", [*first, *shown], [*allowed[-1], *wanted])
+        found = LoggedFieldDifference("voters and versions", [*first, *shown], [*allowed[-1], *wanted])
         raise EventRefusal(unit[-1], "is not behind the lines of the voters and versions that are on the disk", [found])
 
 
@@ -299,7 +299,7 @@ def _require_snapshot_fetch_line(old: Replica, new: Replica, unit: Sequence[Even
         wanted = [(new.pending.snapshot.offset, new.pending.snapshot.epoch)]
     shown = [event.body for event in unit if event.kind is EventKind.FETCHING]
     if shown != wanted:
-        found = FieldDifference("snapshot", shown, wanted)
+        found = LoggedFieldDifference("snapshot", shown, wanted)
         raise EventRefusal(unit[-1], "is not followed by the line of the snapshot to fetch", [found])
 
 
@@ -312,12 +312,12 @@ def _require_control_record_lines(old: tuple[Batch, ...], new: tuple[Batch, ...]
     if replaced:
         loaded = [event.body[0] for event in unit if event.kind is EventKind.LOADED]
         if loaded != replaced:
-            found = FieldDifference("snapshot", loaded, replaced)
+            found = LoggedFieldDifference("snapshot", loaded, replaced)
             raise EventRefusal(unit[-1], "is not followed by the line of a new snapshot that is read", [found])
         shown = [event.kind for event in lines]
         wanted = [kind for kind in CONTROL_KINDS if kind in dict(_control_kinds_with_batch_counts(new, 0))]
     if shown != wanted:
-        found = FieldDifference("voters and versions", shown, wanted)
+        found = LoggedFieldDifference("voters and versions", shown, wanted)
         raise EventRefusal(unit[-1], "is not followed by the lines of new voters or versions", [found])
 
 

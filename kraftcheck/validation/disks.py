@@ -70,7 +70,7 @@ class QuorumState:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class MetadataSnapshot:
     """A snapshot: its id, and the control records in it."""
 
     offset: int
@@ -116,7 +116,7 @@ class ReplicaDisk:
     """The segments, in order of their offsets."""
     starts: list[int] = field(default_factory=list)
     """The first offsets of the segments, from their names."""
-    snapshots: list[Snapshot] = field(default_factory=list)
+    snapshots: list[MetadataSnapshot] = field(default_factory=list)
     """By offset and epoch."""
     problems: list[FileProblem] = field(default_factory=list)
     is_alone: bool = False
@@ -467,7 +467,7 @@ def _build_disk(
     for name in sorted(names):
         scan = contents[folder, name]
         if isinstance(scan, BatchScan) and (found := _SNAPSHOT_NAME.fullmatch(name)):
-            disk.snapshots.append(Snapshot(int(found[1]), int(found[2]), names[name].label, scan))
+            disk.snapshots.append(MetadataSnapshot(int(found[1]), int(found[2]), names[name].label, scan))
     return disk
 
 

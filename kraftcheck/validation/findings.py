@@ -38,7 +38,7 @@ PlacedVoterSet = tuple[int, tuple[Voter, ...], str]
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckFinding:
     """A breach of a check, or a note on something that Kafka may leave behind."""
 
     check: str
@@ -53,8 +53,8 @@ class CheckReport:
     """Numbers of comparisons by check, breaches, and notes on honest remains of a kill or a lost election."""
 
     checks: Counter[str] = field(default_factory=Counter)
-    findings: list[Finding] = field(default_factory=list)
-    notes: list[Finding] = field(default_factory=list)
+    findings: list[CheckFinding] = field(default_factory=list)
+    notes: list[CheckFinding] = field(default_factory=list)
 
     @property
     def total(self) -> int:
@@ -67,7 +67,7 @@ class CheckReport:
         self.findings += other.findings
         self.notes += other.notes
 
-    def add(self, finding: Finding, *, is_note: bool = False) -> None:
+    def add(self, finding: CheckFinding, *, is_note: bool = False) -> None:
         """Keep a finding once; limit those of one check of the same nodes."""
         kept = self.notes if is_note else self.findings
         same = sum(one.check == finding.check and one.nodes == finding.nodes for one in kept)
@@ -257,7 +257,7 @@ def check_report_lines(report: CheckReport) -> Iterator[str]:
         yield f"nothing to compare for: {', '.join(idle)}"
 
 
-def _finding_lines(word: str, finding: Finding) -> Iterator[str]:
+def _finding_lines(word: str, finding: CheckFinding) -> Iterator[str]:
     yield f"{word}: {finding.check}: {finding.message}"
     if finding.file:
         yield f"  {finding.file}{f', {finding.where}' if finding.where else ''}"

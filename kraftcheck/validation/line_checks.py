@@ -40,7 +40,7 @@ from kraftcheck.validation.state import (
 )
 from kraftcheck.validation.translation import (
     ERROR_CODES,
-    FieldDifference,
+    LoggedFieldDifference,
     batch_count_covering_offset,
     batch_end_offset,
     body_differences,
@@ -166,13 +166,13 @@ class LineChecks(CommittedBatchMerger):
         node.asked[event.correlation] = request
         return state
 
-    def _differs(self, request: Record, me: Replica, event: Event) -> list[FieldDifference]:
+    def _differs(self, request: Record, me: Replica, event: Event) -> list[LoggedFieldDifference]:
         expected = self.terms.expected(request, me.log, me.start) or {}
         return body_differences(event.body, expected | self.terms.cluster_fields(event))
 
     def _send_fetch(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> tuple[Record, NodeHypothesis]:
         """A fetch is the pending request of the model, or replaces one that has timed out."""
-        best: list[FieldDifference] | None = None
+        best: list[LoggedFieldDifference] | None = None
         for me, name in self._fetches(state):
             pending = me.pending
             if not isinstance(pending, FetchRequest):
@@ -180,7 +180,7 @@ class LineChecks(CommittedBatchMerger):
             found = self._differs(pending, me, event)
             high = event.body.get("highWatermark")
             if high is not None and high != str(state.high or -1):
-                found.append(FieldDifference("highWatermark", high, str(state.high or -1)))
+                found.append(LoggedFieldDifference("highWatermark", high, str(state.high or -1)))
             if not found and self._reaches(event, pending.dest):
                 actions = (*state.actions, name) if name else state.actions
                 needs = state.needs if me is state.me else (*state.needs, *self._needed(state, me))
@@ -231,11 +231,11 @@ class LineChecks(CommittedBatchMerger):
     def _send_one_of(
         self, node: NodeProgress, state: NodeHypothesis, event: Event, allowed: Iterable[Record]
     ) -> tuple[Record, Any]:
-        best: list[FieldDifference] | None = None
+        best: list[LoggedFieldDifference] | None = None
         for request in allowed:
             found = self._differs(request, state.me, event)
             if not found and not self._reaches(event, request.dest):  # type: ignore[attr-defined]
-                found = [FieldDifference("destination", event.address, str(request.dest))]  # type: ignore[attr-defined]
+                found = [LoggedFieldDifference("destination", event.address, str(request.dest))]  # type: ignore[attr-defined]
             if not found:
                 return request, state
             best = found if best is None or len(found) < len(best) else best
@@ -336,7 +336,7 @@ class LineChecks(CommittedBatchMerger):
     def _matched(self, state: NodeHypothesis, event: Event, due: DueResponse) -> NodeHypothesis:
         found = body_differences(event.body, due.expected)
         if due.records and event.body.api == "Fetch" and event.body.number("size") <= 0:
-            found.append(FieldDifference("records", "none", f"up to offset {batch_end_offset(due.records[-1])}"))
+            found.append(LoggedFieldDifference("records", "none", f"up to offset {batch_end_offset(due.records[-1])}"))
         if event.body.api == "FetchSnapshot" and due.records:
             found += self._size_difference(event)
         if found:
@@ -345,13 +345,13 @@ class LineChecks(CommittedBatchMerger):
             self.records[id(event)] = due.records
         return state
 
-    def _size_difference(self, event: Event) -> list[FieldDifference]:
+    def _size_difference(self, event: Event) -> list[LoggedFieldDifference]:
         """Return the size of a sent snapshot if it is another than before; the model has no sizes."""
         body = event.body
         snapshot = event.node, event.incarnation, body.get("endOffset"), body.get("epoch")
         shown = body.get("size")
         known = self.snapshot_sizes.setdefault(snapshot, shown)
-        return [] if known == shown else [FieldDifference("size", shown, known)]
+        return [] if known == shown else [LoggedFieldDifference("size", shown, known)]
 
     def _unparked(
         self, node: NodeProgress, state: NodeHypothesis, event: Event, waiting: WaitingRequest, *, is_ended: bool
@@ -393,7 +393,7 @@ class LineChecks(CommittedBatchMerger):
         fetches = [one.event.body for one in state.waiting.values() if one.event.peer == event.peer]
         shown = [(body.number("fetchOffset"), body.get("replicaDirectoryId")) for body in fetches]
         if (offset, directory) not in shown:
-            differs = [FieldDifference("offset, directory id", (offset, directory), shown)]
+            differs = [LoggedFieldDifference("offset, directory id", (offset, directory), shown)]
             raise EventRefusal(event, "ends a parked fetch that was not received", differs)
         return state._replace(ended=event.peer)
 
@@ -413,7 +413,9 @@ class LineChecks(CommittedBatchMerger):
             or (ours := (offset_after_batches(log, count - 1), batch_end_offset(log[count - 1]), log[count - 1].epoch))
             != shown
         ):
-            found = [FieldDifference("base offset, end offset, epoch", shown, "none" if count > len(log) else ours)]
+            found = [
+                LoggedFieldDifference("base offset, end offset, epoch", shown, "none" if count > len(log) else ours)
+            ]
             raise EventRefusal(event, "is another append than the model's", found)
         return state
 
@@ -430,7 +432,7 @@ class LineChecks(CommittedBatchMerger):
     def _equal(
         self, state: NodeHypothesis, event: Event, names: Iterable[str], kafka: Iterable[Any], model: Iterable[Any]
     ) -> NodeHypothesis:
-        found = [FieldDifference(*one) for one in zip(names, kafka, model, strict=True) if one[1] != one[2]]
+        found = [LoggedFieldDifference(*one) for one in zip(names, kafka, model, strict=True) if one[1] != one[2]]
         if found:
             raise EventRefusal(event, "shows another value than the model's", found)
         return state
@@ -502,7 +504,7 @@ class LineChecks(CommittedBatchMerger):
         ends = [batch_end_offset(batch) for batch in log if any(isinstance(record, kind) for record in batch.records)]
         if not any(offset < end <= offset + 1 + records_behind for end in ends):
             known = [*(end - 1 for end in ends), *([state.loaded - 1] if state.loaded >= 0 else [])]
-            found = FieldDifference("offset", offset, known)
+            found = LoggedFieldDifference("offset", offset, known)
             raise EventRefusal(event, "is at another offset than the record", [found])
 
     def _voters_at(self, me: Replica, offset: int) -> frozenset[Any]:

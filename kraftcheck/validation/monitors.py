@@ -25,13 +25,13 @@ from kraftcheck.validation.comparisons import (
     compare_voters,
     is_single_voter_change,
 )
-from kraftcheck.validation.disks import ReplicaDisk, Snapshot
+from kraftcheck.validation.disks import MetadataSnapshot, ReplicaDisk
 from kraftcheck.validation.events import Event, EventKind
 from kraftcheck.validation.findings import (
     DISK_CHECK_MEANINGS,
     MOST_FINDINGS_A_CHECK,
+    CheckFinding,
     CheckReport,
-    Finding,
     NodeName,
     elections_in,
     node_name,
@@ -74,10 +74,10 @@ def _check_identity(disks: list[ReplicaDisk], report: CheckReport) -> None:
         where = f"{other.path}, and {one.path}"
         if one.directory_id and one.directory_id == other.directory_id:
             message = f"{one.name} and {other.name} have the same directory.id {one.directory_id}"
-            report.add(Finding("identity", message, other.path, where, nodes))
+            report.add(CheckFinding("identity", message, other.path, where, nodes))
         elif one.node_id is not None and one.node_id == other.node_id:
             message = f"{one.name} has two disks with different directory ids: two replicas"
-            report.add(Finding("identity", message, other.path, where, nodes), is_note=True)
+            report.add(CheckFinding("identity", message, other.path, where, nodes), is_note=True)
 
 
 def _log_and_snapshot_scans(disk: ReplicaDisk) -> Iterator[tuple[BatchScan, list[str], str]]:
@@ -90,7 +90,7 @@ def _check_integrity(disk: ReplicaDisk, report: CheckReport) -> None:
     """Check CRCs, and that batches have neither gaps nor foreign bytes between them."""
     nodes = (node_name(disk),)
     for problem in disk.problems:
-        report.add(Finding("quorum-state", problem.message, problem.file, "", nodes))
+        report.add(CheckFinding("quorum-state", problem.message, problem.file, "", nodes))
     for scan, files, active in _log_and_snapshot_scans(disk):
         report.checks["crc"] += len(scan.batches)
         _report_scan_faults(scan, files, active, nodes, report)
@@ -99,7 +99,7 @@ def _check_integrity(disk: ReplicaDisk, report: CheckReport) -> None:
         rows = disk.log.batches[disk.log.batches["file"] == number]
         if len(rows) and rows["base"][0] != start:
             message = f"the segment begins at offset {rows['base'][0]}, its name says {start}"
-            report.add(Finding("batches", message, disk.files[number], "byte 0", nodes))
+            report.add(CheckFinding("batches", message, disk.files[number], "byte 0", nodes))
 
 
 def _report_scan_faults(
@@ -110,9 +110,9 @@ def _report_scan_faults(
         file, check = files[fault.file], "crc" if fault.kind == "crc" else "batches"
         honest = fault.kind == "tail" and file == active
         message = f"{fault.message}; a killed process may leave that" if honest else fault.message
-        report.add(Finding(check, message, file, f"byte {fault.at}", nodes), is_note=honest)
+        report.add(CheckFinding(check, message, file, f"byte {fault.at}", nodes), is_note=honest)
     if hidden := scan.broken - sum(fault.kind == "crc" for fault in scan.faults):
-        report.add(Finding("crc", f"{hidden} more batches with a wrong CRC", files[0], "", nodes))
+        report.add(CheckFinding("crc", f"{hidden} more batches with a wrong CRC", files[0], "", nodes))
 
 
 def _report_offset_gaps(
@@ -124,7 +124,7 @@ def _report_offset_gaps(
         row = batches[place]
         message = f"offset {row['base']} where {expected[place]} was expected"
         where = f"offset {row['base']}, byte {row['at']}"
-        report.add(Finding("batches", message, files[row["file"]], where, nodes))
+        report.add(CheckFinding("batches", message, files[row["file"]], where, nodes))
 
 
 def _check_epochs(disk: ReplicaDisk, report: CheckReport) -> None:
@@ -136,7 +136,7 @@ def _check_epochs(disk: ReplicaDisk, report: CheckReport) -> None:
     for place in np.flatnonzero(epochs[1:] < epochs[:-1])[:MOST_FINDINGS_A_CHECK] + 1:
         file, where = place_of_batch(disk, batches[place])
         message = f"epoch {epochs[place]} behind epoch {epochs[place - 1]}"
-        report.add(Finding("epochs", message, file, where, (node,)))
+        report.add(CheckFinding("epochs", message, file, where, (node,)))
     changes = {control.base: (control, body) for control, body in elections_in(disk)}
     broken = {(fault.file, fault.at) for fault in disk.log.faults}
     for row in batches[begins]:
@@ -144,11 +144,11 @@ def _check_epochs(disk: ReplicaDisk, report: CheckReport) -> None:
         if (found is None or found[0].offset != row["base"]) and (row["file"], row["at"]) not in broken:
             file, where = place_of_batch(disk, row)
             message = f"epoch {row['epoch']} begins without the LeaderChange of its leader"
-            report.add(Finding("epochs", message, file, where, (node,)))
+            report.add(CheckFinding("epochs", message, file, where, (node,)))
     changes.pop(disk.start, None)
     for control, body in changes.values():
         message = f"a LeaderChange of node {body.leader} in the middle of epoch {control.epoch}"
-        report.add(Finding("epochs", message, *place_of_record(disk, control), (node,)))
+        report.add(CheckFinding("epochs", message, *place_of_record(disk, control), (node,)))
 
 
 def _check_quorum_state(disk: ReplicaDisk, report: CheckReport) -> None:
@@ -161,21 +161,21 @@ def _check_quorum_state(disk: ReplicaDisk, report: CheckReport) -> None:
     if state is None:
         if not any(problem.file == file for problem in disk.problems):
             message = f"missing, but the log has batches of epoch {last}; a vote of an epoch may be given twice"
-            report.add(Finding("quorum-state", message, file, "", (node_name(disk),)))
+            report.add(CheckFinding("quorum-state", message, file, "", (node_name(disk),)))
     elif state.epoch < last:
         message = f"epoch {state.epoch} is below epoch {last} of the log's last batch"
-        report.add(Finding("quorum-state", message, file, "", (node_name(disk),)))
+        report.add(CheckFinding("quorum-state", message, file, "", (node_name(disk),)))
 
 
-def _check_snapshot(disk: ReplicaDisk, snapshot: Snapshot, report: CheckReport) -> None:
+def _check_snapshot(disk: ReplicaDisk, snapshot: MetadataSnapshot, report: CheckReport) -> None:
     """Check one snapshot: complete, with voters, and with an id of the log."""
     report.checks["snapshots"] += 1
     for fault in (*_snapshot_content_faults(disk, snapshot), *_snapshot_id_faults(disk, snapshot)):
         where = f"snapshot {snapshot.offset}, epoch {snapshot.epoch}"
-        report.add(Finding("snapshots", fault, snapshot.file, where, (node_name(disk),)))
+        report.add(CheckFinding("snapshots", fault, snapshot.file, where, (node_name(disk),)))
 
 
-def _snapshot_content_faults(disk: ReplicaDisk, snapshot: Snapshot) -> Iterator[str]:
+def _snapshot_content_faults(disk: ReplicaDisk, snapshot: MetadataSnapshot) -> Iterator[str]:
     bodies = [control.body for control in snapshot.scan.controls]
     if not isinstance(next(iter(bodies), None), SnapshotHeader):
         yield "does not begin with a SnapshotHeader"
@@ -193,7 +193,7 @@ def _kraft_version_before(disk: ReplicaDisk, offset: int) -> int:
     return max((one[:2] for one in disk.versions if one[0] < offset), default=(0, 0))[1]
 
 
-def _snapshot_id_faults(disk: ReplicaDisk, snapshot: Snapshot) -> Iterator[str]:
+def _snapshot_id_faults(disk: ReplicaDisk, snapshot: MetadataSnapshot) -> Iterator[str]:
     row = disk.batch_at(snapshot.offset - 1)
     if row is None:
         return
@@ -210,14 +210,14 @@ def _check_snapshot_log_continuity(disk: ReplicaDisk, report: CheckReport) -> No
         report.checks["snapshots"] += 1
         if all(snapshot.offset < disk.start for snapshot in disk.snapshots):
             message = f"the log begins at offset {disk.start}, but there is no snapshot of that offset or a later one"
-            report.add(Finding("snapshots", message, disk.files[0], f"offset {disk.start}", (node,)))
+            report.add(CheckFinding("snapshots", message, disk.files[0], f"offset {disk.start}", (node,)))
     for snapshot in disk.snapshots:
         if snapshot.offset > disk.end:
             latest = snapshot is disk.snapshots[-1]
             message = f"a snapshot of offset {snapshot.offset}, but the log ends at {disk.end}"
             message += "; a follower that is killed after a download may leave that" if latest else ""
             where = f"snapshot {snapshot.offset}, epoch {snapshot.epoch}"
-            report.add(Finding("snapshots", message, snapshot.file, where, (node,)), is_note=latest)
+            report.add(CheckFinding("snapshots", message, snapshot.file, where, (node,)), is_note=latest)
 
 
 LOG_CHECK_MEANINGS = {
@@ -343,7 +343,7 @@ class _EventMonitor:
     def _found(self, check: str, message: str, event: Event, *others: Event, is_note: bool = False) -> None:
         nodes = tuple(dict.fromkeys(one.node for one in (*others, event)))
         message += "".join(f"; see {other.place}" for other in others)
-        self.report.add(Finding(check, message, event.file, f"line {event.line}", nodes), is_note=is_note)
+        self.report.add(CheckFinding(check, message, event.file, f"line {event.line}", nodes), is_note=is_note)
 
     # Transitions
 

@@ -51,7 +51,7 @@ from kraftcheck.validation.state import (
 )
 from kraftcheck.validation.translation import (
     OTHER_CLUSTER,
-    FieldDifference,
+    LoggedFieldDifference,
     batch_count_covering_offset,
     batch_end_offset,
     data_batch,
@@ -510,7 +510,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
         if not run:
             return state
         self._chained(state, run)
-        best: list[FieldDifference] = []
+        best: list[LoggedFieldDifference] = []
         action = ""
         for start, name in self._moves(node, state, run[0]):
             for position in range(len(run) - 1, -1, -1):
@@ -557,7 +557,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
             after, before = event.body
             if before is not None and last is not None:
                 wrong = [
-                    FieldDifference(f"from {name}", before.get(name), last.get(name))
+                    LoggedFieldDifference(f"from {name}", before.get(name), last.get(name))
                     for name in ("mode", "epoch", "leader", "voted", "voters", "update voters", "start")
                     if before.get(name) != last.get(name)
                 ]

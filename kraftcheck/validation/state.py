@@ -18,8 +18,8 @@ from kraftcheck.spec import ModelValue, Record
 from kraftcheck.validation.events import Event, EventKind
 from kraftcheck.validation.translation import (
     UNSET_DIRECTORY_IDS,
-    FieldDifference,
     FieldTexts,
+    LoggedFieldDifference,
     ModelTranslator,
     body_differences,
 )
@@ -47,7 +47,7 @@ class WaitingRequest(NamedTuple):
         """Whether a response is the first one of a parked fetch, which carries nothing."""
         return self.first is not None and not self.differences(answer) and answer.body.number("size") <= 0
 
-    def differences(self, answer: Event) -> list[FieldDifference]:
+    def differences(self, answer: Event) -> list[LoggedFieldDifference]:
         """Return the fields in which a response differs from the first one."""
         return body_differences(answer.body, self.first.expected) if self.first is not None else []
 
@@ -81,7 +81,9 @@ class NodeHypothesis(NamedTuple):
 class EventRefusal(Exception):  # noqa: N818 - the model's, not a fault of the program
     """The model does not allow an event: the fields that differ, with the action that came nearest."""
 
-    def __init__(self, event: Event, what: str, differences: Sequence[FieldDifference] = (), action: str = "") -> None:
+    def __init__(
+        self, event: Event, what: str, differences: Sequence[LoggedFieldDifference] = (), action: str = ""
+    ) -> None:
         super().__init__(what)
         self.event = event
         self.what = what
@@ -169,37 +171,42 @@ def position_of_next_append(node: NodeProgress, start: int) -> int:
 
 def transition_differences(
     me: Replica, shown: dict[str, Any], terms: ModelTranslator, high: int
-) -> list[FieldDifference]:
+) -> list[LoggedFieldDifference]:
     """Return the fields of a shown state that differ from a replica of the model and the known high watermark."""
-    found = [FieldDifference("mode", shown["mode"], str(me.mode)), FieldDifference("epoch", shown["epoch"], me.epoch)]
+    found = [
+        LoggedFieldDifference("mode", shown["mode"], str(me.mode)),
+        LoggedFieldDifference("epoch", shown["epoch"], me.epoch),
+    ]
     leader = None if isinstance(me.leader, Nil) else terms.nodes[me.leader]
     if "leader" in shown:
-        found.append(FieldDifference("leader", shown["leader"], leader))
+        found.append(LoggedFieldDifference("leader", shown["leader"], leader))
     if "voted" in shown and me.mode not in MODES_THAT_HIDE_VOTE:
         found.append(compare_vote_with_model(shown["voted"], me.voted, terms))
     for name in ("granted", "rejected"):
         if name in shown:
             ids = frozenset(terms.nodes[key.id] for key in getattr(me, name))
-            found.append(FieldDifference(name, shown[name], ids))
+            found.append(LoggedFieldDifference(name, shown[name], ids))
     voters = frozenset(terms.nodes[voter.key.id] for voter in me.voters)
     found += [
-        FieldDifference("voters", shown[name], voters)
+        LoggedFieldDifference("voters", shown[name], voters)
         for name in ("voters", "candidates", "leader voters")
         if shown.get(name) is not None
     ]
     if "high" in shown:
-        found.append(FieldDifference("high watermark", shown["high"], high))
+        found.append(LoggedFieldDifference("high watermark", shown["high"], high))
     return [one for one in found if one.kafka != one.model]
 
 
-def compare_vote_with_model(shown: tuple[int, str] | None, voted: Key | Nil, terms: ModelTranslator) -> FieldDifference:
+def compare_vote_with_model(
+    shown: tuple[int, str] | None, voted: Key | Nil, terms: ModelTranslator
+) -> LoggedFieldDifference:
     """Return a shown vote beside that of the model; an unset directory id has several texts."""
     ours = None
     if isinstance(voted, Key):
         ours = (terms.nodes[voted.id], terms.directory_text(voted.id, voted.directory))
     if shown is not None and shown[1] in UNSET_DIRECTORY_IDS:
         shown = (shown[0], UNSET_DIRECTORY_IDS[0])
-    return FieldDifference("voted", shown, ours)
+    return LoggedFieldDifference("voted", shown, ours)
 
 
 # The first event that can be replayed

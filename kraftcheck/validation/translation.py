@@ -94,7 +94,7 @@ def batch_count_covering_offset(log: Log, offset: int) -> int:
     return 0 if offset <= 0 else bisect_left(log, offset, key=batch_end_offset) + 1
 
 
-class FieldDifference(NamedTuple):
+class LoggedFieldDifference(NamedTuple):
     """A field whose value in the log differs from the model's."""
 
     field: str
@@ -661,12 +661,12 @@ FIELD_TEXT_MAKERS: dict[type[Record], Callable[..., FieldTexts]] = {
 }
 
 
-def body_differences(body: MessageBody, expected: FieldTexts) -> list[FieldDifference]:
+def body_differences(body: MessageBody, expected: FieldTexts) -> list[LoggedFieldDifference]:
     """Return the fields of a body that differ from their expected values."""
     found = []
     for (name, occurrence), value in expected.items():
         shown = body.get(name, occurrence)
         is_left_out = (shown is None and value == "-1") or (shown in (None, "null") and name in OPTIONAL_FIELDS)
         if shown != value and not is_left_out:
-            found.append(FieldDifference(name, shown, value))
+            found.append(LoggedFieldDifference(name, shown, value))
     return found

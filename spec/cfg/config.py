@@ -23,7 +23,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kraftcheck.spec.errors import InputError, without_middle
+from kraftcheck.spec.errors import InputError, truncate_middle
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import Protocol
@@ -100,7 +100,7 @@ class ConfigError(InputError):
         self.where = str(position) if where is None else where
 
     def __str__(self) -> str:
-        return without_middle(f"{self.where}: {self.message}")
+        return truncate_middle(f"{self.where}: {self.message}")
 
 
 class SourceText:

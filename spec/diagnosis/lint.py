@@ -263,7 +263,7 @@ def _is_negation_or_negated_comparison(node: ast.expr) -> bool:
     return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
 
 
-def install_probes(protocol: Protocol, properties: Iterable[Property]) -> list[PropertyCoverageProbe]:
+def install_coverage_probes(protocol: Protocol, properties: Iterable[Property]) -> list[PropertyCoverageProbe]:
     """Install coverage probes on a protocol's properties, except refinements, and return them."""
     found = [PropertyCoverageProbe(prop) for prop in properties if prop.kind != REFINES]
     for one in found:
@@ -351,7 +351,7 @@ class _TypeInference:
 
     def __init__(self, function: FunctionType, owner: type | None, definition: ast.FunctionDef) -> None:
         self._globals = function.__globals__
-        known = {name: _union_alternatives(kind) for name, kind in _resolved_hints(function).items()}
+        known = {name: _alternative_types(kind) for name, kind in _resolved_hints(function).items()}
         if owner is not None and definition.args.args:
             known[definition.args.args[0].arg] = (owner,)
         inner: list[Any] = [*nodes_of_type(definition, ast.Lambda), *nodes_of_type(definition, ast.FunctionDef)[1:]]
@@ -387,7 +387,7 @@ class _TypeInference:
         owners = self.of(node.value)
         if owners is None:
             return None
-        return _union_of_types(_union_alternatives(_types_of_fields(one).get(node.attr, Any)) for one in owners)
+        return _union_of_types(_alternative_types(_types_of_fields(one).get(node.attr, Any)) for one in owners)
 
 
 def _resolved_hints(function: Callable[..., Any]) -> dict[str, Any]:
@@ -409,11 +409,11 @@ def _types_of_fields(owner: Any) -> Mapping[str, Any]:
     return {}
 
 
-def _union_alternatives(kind: Any) -> PossibleTypes:
+def _alternative_types(kind: Any) -> PossibleTypes:
     """Return the alternatives of a type, several for a union; None if `_may_types_compare_equal` does not know one."""
     origin = get_origin(kind)
     if origin in (Union, UnionType):
-        return _union_of_types(map(_union_alternatives, get_args(kind)))
+        return _union_of_types(map(_alternative_types, get_args(kind)))
     if origin is Literal:
         return tuple(dict.fromkeys(map(type, get_args(kind))))
     plain = origin or kind
@@ -425,7 +425,7 @@ def _element_types(kind: Any) -> PossibleTypes:
     """Return the types of a collection's elements, or of a map's keys."""
     arguments = get_args(kind)
     if get_origin(kind) in (frozenset, Map) or (get_origin(kind) is tuple and arguments[-1] is Ellipsis):
-        return _union_alternatives(arguments[0])
+        return _alternative_types(arguments[0])
     return None
 
 

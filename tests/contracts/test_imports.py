@@ -60,7 +60,7 @@ def test_the_kernel_imports_nothing_of_the_engine(graph: grimp.ImportGraph) -> N
 def declares_arrays(source: str) -> bool:
     """Whether a class of a module declares arrays, whose places compiled code has as constants."""
     return any(
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "declare"
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "declare_array"
         for cls in ast.walk(ast.parse(source))
         if isinstance(cls, ast.ClassDef)
         for statement in cls.body

@@ -7,22 +7,22 @@ import pytest
 from kraftcheck.explorer.tables import level_states
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.level_states import ColumnCluster, ColumnClustering
-from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
+from kraftcheck.explorer.tables.searches.bfs import BreadthFirstSearch
 
 
 @pytest.fixture
 def laid_out(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Make states flat as soon as may be; note how they were laid out."""
     noted: list[bool] = []
-    switch_layout = BreadthFirst._switch_layout
+    switch_layout = BreadthFirstSearch._switch_layout
 
-    def noting(search: BreadthFirst, *, flat: bool) -> None:
+    def noting(search: BreadthFirstSearch, *, flat: bool) -> None:
         noted.append(flat)
         switch_layout(search, flat=flat)
 
     monkeypatch.setattr(level_states, "FLAT_FROM_STATES", 1)
     monkeypatch.setattr(level_states, "FLAT_FROM_RATIO", -1.0)
-    monkeypatch.setattr(BreadthFirst, "_switch_layout", noting)
+    monkeypatch.setattr(BreadthFirstSearch, "_switch_layout", noting)
     return noted
 
 

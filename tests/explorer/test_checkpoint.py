@@ -26,7 +26,7 @@ from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.explorer.tables.interner_checkpoint import restore_ruleless_inbox_contents
 from kraftcheck.explorer.tables.learning import shared_sets
 from kraftcheck.explorer.tables.learning.shared_sets import ExplodedSets
-from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
+from kraftcheck.explorer.tables.searches.bfs import BreadthFirstSearch
 from kraftcheck.spec import MessageSetWithMemory, Record, State, Steps, become, consume, internal, on
 from kraftcheck.spec import bound as bounded_by
 from kraftcheck.spec.errors import InputError
@@ -55,7 +55,7 @@ class Stopper:
             raise KeyboardInterrupt
 
 
-def in_pieces(search: BreadthFirst, reports: int) -> Result | None:
+def in_pieces(search: BreadthFirstSearch, reports: int) -> Result | None:
     """Run a search until it is over (then return its result) or has reported some times since it last stood."""
     search.monitor.options = replace(search.options, report=Stopper(reports))
     try:
@@ -81,11 +81,11 @@ def test_exploded_sets_go_on(
     monkeypatch.setattr(shared_sets, "ELEMENTS_A_COLUMN", elements)
     monkeypatch.setattr(ExplodedSets, "explode", noting)
     options, batch = replace(options, checkpoint_every=ALWAYS), max(expected.distinct_states // 20, 3)
-    result = in_pieces(BreadthFirst(model.protocol, replace(options, checkpoint=tmp_path), 1, batch), 4)
+    result = in_pieces(BreadthFirstSearch(model.protocol, replace(options, checkpoint=tmp_path), 1, batch), 4)
     for more in range(20):
         assert result is not None or more < 19
         if result is None:
-            search = BreadthFirst(model.protocol, replace(options, resume=tmp_path), 1, batch)
+            search = BreadthFirstSearch(model.protocol, replace(options, resume=tmp_path), 1, batch)
             result = in_pieces(search, expected.distinct_states // batch + 40 + 5 * more)
     assert found(result) == found(expected)
     assert any(exploded), "no set was exploded as it was read"
@@ -107,12 +107,12 @@ def test_random_protocols_go_on_to_the_same_result(
             folder = tmp_path_factory.mktemp("search") / "checkpoint"
             options = replace(drawn.description.options(drawn.protocol), memory=memory, checkpoint_every=every)
             batch = max(drawn.result.distinct_states // 20, 3)
-            result = in_pieces(BreadthFirst(drawn.protocol, replace(options, checkpoint=folder), 1, batch), 3)
+            result = in_pieces(BreadthFirstSearch(drawn.protocol, replace(options, checkpoint=folder), 1, batch), 3)
             pieces = 1
             while result is None:
                 # those of rebuilding count, too
                 reports = random.choice((1, 5)) + drawn.result.distinct_states // batch + 40
-                search = BreadthFirst(drawn.protocol, replace(options, resume=folder), 1, batch)
+                search = BreadthFirstSearch(drawn.protocol, replace(options, resume=folder), 1, batch)
                 result = in_pieces(search, reports)
                 pieces += 1
             assert found(result) == found(drawn.result), drawn.description
@@ -135,17 +135,17 @@ def test_temporal_properties_are_judged_alike_wherever_a_search_is_interrupted(r
         fairness=tuple(MCLive.specifications["LivenessSpec"]),  # type: ignore[arg-type]
         temporal=tuple(protocol.properties[name] for name in ("AlwaysAgainALeader", "SteadyOrSilent")),
     )
-    whole = BreadthFirst(protocol, options, 1).run()
+    whole = BreadthFirstSearch(protocol, options, 1).run()
     assert set(loops(whole)) == {"AlwaysAgainALeader"}
     for seed in range(runs):
         random, folder = Random(seed), tmp_path / str(seed)
         asked = replace(options, checkpoint=folder, checkpoint_every=NEVER, memory=random.choice((None, 20_000)))
         reports = random.randrange(60)
-        result = in_pieces(BreadthFirst(protocol, asked, 1, batch=40), reports)
+        result = in_pieces(BreadthFirstSearch(protocol, asked, 1, batch=40), reports)
         while result is None:
             reports += random.randrange(200)
             again = replace(asked, checkpoint=None, resume=folder)
-            result = in_pieces(BreadthFirst(protocol, again, 1, batch=40), reports)
+            result = in_pieces(BreadthFirstSearch(protocol, again, 1, batch=40), reports)
         assert found(result) == found(whole)
         assert loops(result) == loops(whole)
 
@@ -158,7 +158,7 @@ def interrupted(folder: Path, *, reports: int = 12, constants: tuple[str, ...] =
         deadlock=False,
         keep_going=True,
     )
-    search = BreadthFirst(protocol, replace(options, checkpoint=folder), 1, batch=100)
+    search = BreadthFirstSearch(protocol, replace(options, checkpoint=folder), 1, batch=100)
     assert in_pieces(search, reports) is None
     return protocol, options
 
@@ -203,8 +203,8 @@ def test_a_network_with_memory_comes_back(tmp_path: Path) -> None:
 def test_violations_come_back(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint"
     protocol, options = interrupted(folder, reports=60)
-    whole = BreadthFirst(protocol, options, 1).run()
-    result = BreadthFirst(protocol, replace(options, resume=folder), 1).run()
+    whole = BreadthFirstSearch(protocol, options, 1).run()
+    result = BreadthFirstSearch(protocol, replace(options, resume=folder), 1).run()
     assert found(result) == found(whole)
     assert [v.trace for v in result.violations][:1] == [v.trace for v in whole.violations][:1]
     assert result.violations
@@ -213,8 +213,8 @@ def test_violations_come_back(tmp_path: Path) -> None:
 def test_a_search_that_is_over_gives_its_result_again(tmp_path: Path) -> None:
     protocol = bound("counts/two-voters").protocol
     options = SearchRequest(deadlock=False, checkpoint=tmp_path / "c")
-    whole = BreadthFirst(protocol, options, 1).run()
-    again = BreadthFirst(protocol, replace(options, checkpoint=None, resume=tmp_path / "c"), 1).run()
+    whole = BreadthFirstSearch(protocol, options, 1).run()
+    again = BreadthFirstSearch(protocol, replace(options, checkpoint=None, resume=tmp_path / "c"), 1).run()
     assert found(again) == found(whole)
     assert whole.distinct_states == expected()["two-voters"]["distinct_states"]
 
@@ -222,9 +222,9 @@ def test_a_search_that_is_over_gives_its_result_again(tmp_path: Path) -> None:
 def test_a_limit_can_be_raised(tmp_path: Path) -> None:
     protocol = bound("counts/two-voters").protocol
     options = SearchRequest(deadlock=False, checkpoint=tmp_path / "c", max_depth=7)
-    assert BreadthFirst(protocol, options, 1).run().limit == "max_depth"
+    assert BreadthFirstSearch(protocol, options, 1).run().limit == "max_depth"
     further = replace(options, checkpoint=None, resume=tmp_path / "c", max_depth=None)
-    result = BreadthFirst(protocol, further, 1).run()
+    result = BreadthFirstSearch(protocol, further, 1).run()
     counts = expected()["two-voters"]
     assert (result.distinct_states, result.depth) == (counts["distinct_states"], counts["depth"])
 
@@ -260,10 +260,10 @@ def test_a_damaged_file_is_refused(tmp_path: Path, name: str) -> None:
         damaged[place] ^= 1 << number % 8
         (folder / name).write_bytes(damaged if number % 2 else whole[:place])
         with pytest.raises(InputError, match=rf"--resume .*: the checkpoint is damaged: .*{name}: (expected|its)"):
-            BreadthFirst(protocol, replace(options, resume=folder), 1)
+            BreadthFirstSearch(protocol, replace(options, resume=folder), 1)
     (folder / name).unlink()
     with pytest.raises(InputError, match=rf"damaged: .*{name}: it is missing"):
-        BreadthFirst(protocol, replace(options, resume=folder), 1)
+        BreadthFirstSearch(protocol, replace(options, resume=folder), 1)
 
 
 @pytest.mark.slow
@@ -278,7 +278,7 @@ def test_a_damaged_manifest_is_refused(tmp_path: Path) -> None:
         damaged[place] ^= 1 << number % 7
         path.write_bytes(b"[" * 100_000 if number == 0 else damaged if number % 2 else whole[:place])
         with pytest.raises(InputError, match=r"--resume .*: the checkpoint (is damaged: .*manifest|has format)"):
-            BreadthFirst(protocol, replace(options, resume=folder), 1)
+            BreadthFirstSearch(protocol, replace(options, resume=folder), 1)
 
 
 def test_a_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
@@ -286,18 +286,18 @@ def test_a_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
     protocol, options = interrupted(folder)
     other = bound("counts/two-voters-remove", MCReconfig, "MaxElections=2").protocol
     with pytest.raises(InputError, match="another search: the constant MaxElections: 1 in the checkpoint, now 2"):
-        BreadthFirst(other, replace(options, resume=folder), 1)
+        BreadthFirstSearch(other, replace(options, resume=folder), 1)
     with pytest.raises(InputError, match="another search: deadlock: false in the checkpoint, now true"):
-        BreadthFirst(protocol, replace(options, resume=folder, deadlock=True), 1)
+        BreadthFirstSearch(protocol, replace(options, resume=folder, deadlock=True), 1)
     with pytest.raises(InputError, match="another search: --check-actions: false in the checkpoint, now true"):
-        BreadthFirst(protocol, replace(options, resume=folder, check_actions=True), 1)
+        BreadthFirstSearch(protocol, replace(options, resume=folder, check_actions=True), 1)
     with pytest.raises(InputError, match=r"--checkpoint .*: holds the checkpoint .*resume it with --resume"):
-        BreadthFirst(protocol, replace(options, checkpoint=folder), 1)
+        BreadthFirstSearch(protocol, replace(options, checkpoint=folder), 1)
     with pytest.raises(InputError, match=r"--resume .*: there is no such folder"):
-        BreadthFirst(protocol, replace(options, resume=tmp_path / "none"), 1)
-    first = BreadthFirst(protocol, replace(options, resume=folder), 1)
+        BreadthFirstSearch(protocol, replace(options, resume=tmp_path / "none"), 1)
+    first = BreadthFirstSearch(protocol, replace(options, resume=folder), 1)
     with pytest.raises(InputError, match=r"in use by another search \(process \d+\)"):
-        BreadthFirst(protocol, replace(options, resume=folder), 1)
+        BreadthFirstSearch(protocol, replace(options, resume=folder), 1)
     first.close()
 
 
@@ -390,7 +390,7 @@ def test_a_signal_keeps_the_checkpoint_and_the_user_is_told_how_to_go_on(tmp_pat
 
 def test_what_was_learned_of_channels_before_they_had_a_rule_is_refused() -> None:
     job = load("lamport-mutex", "smoke").job(workers=1)
-    search = BreadthFirst(job.protocol, job.options, 1)
+    search = BreadthFirstSearch(job.protocol, job.options, 1)
     search.run()
     interner = search.expander.learner.interner
     inbox = interner.inboxes.decode_content(1)

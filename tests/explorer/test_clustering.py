@@ -8,7 +8,7 @@ import pytest
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.tables.level_states import SAMPLED_STATES, ColumnClustering, estimate_distinct, sample_states
 from kraftcheck.explorer.tables.rows import SpillingLevels
-from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
+from kraftcheck.explorer.tables.searches.bfs import BreadthFirstSearch
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 from kraftcheck.spec.values import ModelValue
 
@@ -87,7 +87,7 @@ def test_a_column_in_no_field_is_refused() -> None:
     """Else states that differ there alone would be taken for one."""
     managers = frozenset(ModelValue(f"rm{number}", number) for number in range(1, 4))
     protocol = TwoPhaseCommit(resource_managers=managers)
-    expander = BreadthFirst(protocol, SearchRequest(), 1).expander
+    expander = BreadthFirstSearch(protocol, SearchRequest(), 1).expander
     expander.encode(protocol.initial())
     expander.switch_layout(flat=True)
     columns = list(range(expander.width))

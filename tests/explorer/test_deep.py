@@ -10,7 +10,7 @@ import pytest
 from kraftcheck import MessageSet, Protocol, Record, State, Steps, become, constant, internal, invariant
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.tables import level_states
-from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
+from kraftcheck.explorer.tables.searches.bfs import BreadthFirstSearch
 
 pytestmark = pytest.mark.kernel
 
@@ -39,11 +39,11 @@ class Chain(Protocol):
         return me.count < self.most
 
 
-def levels(most: int, *, checked: bool = False) -> tuple[BreadthFirst, float]:
+def levels(most: int, *, checked: bool = False) -> tuple[BreadthFirstSearch, float]:
     """Search a chain; return the search and its processor time for each level."""
     protocol = Chain(most=most)
     options = SearchRequest(properties=tuple(protocol.properties.values()) if checked else (), deadlock=False)
-    search, began = BreadthFirst(protocol, options, 2), time.process_time()
+    search, began = BreadthFirstSearch(protocol, options, 2), time.process_time()
     result = search.run()
     assert (result.depth, result.distinct_states, len(result.violations)) == (most + 1, most + 1, int(checked))
     return search, (time.process_time() - began) / most

@@ -18,7 +18,7 @@ from kraftcheck.explorer.tables import visited as visiting
 from kraftcheck.explorer.tables.kernel.flat import facts
 from kraftcheck.explorer.tables.kernel.flat.batches import resolve_flat_misses
 from kraftcheck.explorer.tables.rows import BitPacking, WorkerBuffers
-from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
+from kraftcheck.explorer.tables.searches.bfs import BreadthFirstSearch
 from kraftcheck.explorer.tables.visited import SpillingSet
 from kraftcheck.explorer.transition_system import canonicalizer
 from kraftcheck.spec import Map, Protocol, Record, State, Step, Steps, become, environment, internal, projection
@@ -95,7 +95,7 @@ def test_states_on_disk_are_flat_and_have_control_rows_again(
     for found in sample(1, seed=19, large=60, most=1_000):
         check_agreement(found, 2)
     protocol, options = Joining(), SearchRequest(deadlock=False)
-    expected, result = explore(protocol, options), BreadthFirst(protocol, options, 2).run()
+    expected, result = explore(protocol, options), BreadthFirstSearch(protocol, options, 2).run()
     assert compared(result) == compared(expected)
     assert result.depth == expected.depth
     assert len(emptied) == len(laid_out)
@@ -126,7 +126,7 @@ def test_no_state_is_there_twice_under_a_view(laid_out: list[bool]) -> None:
     """What a control row looks like is known as soon as states have control rows again."""
     *_, found = sample(3, seed=1_101, large=60, most=1_000)
     options = replace(found.description.options(found.protocol), view="patient", symmetry=None)
-    search = BreadthFirst(found.protocol, options, 1, batch=7)
+    search = BreadthFirstSearch(found.protocol, options, 1, batch=7)
     search.run()
     identity, decode = canonicalizer(found.protocol, None, "patient"), search.expander.learner.interner.decode_state
     seen = Counter(identity(decode(row)) for level in search.levels for rows in level for row in rows)
@@ -161,7 +161,7 @@ def test_a_step_to_the_same_state_counts(laid_out: list[bool], symmetry: str | N
     protocol = TwoPhaseCommit(resource_managers=managers)
     options = SearchRequest(properties=tuple(protocol.properties.values()), symmetry=symmetry)
     expected = explore(protocol, options)
-    found = BreadthFirst(protocol, options, 1).run()
+    found = BreadthFirstSearch(protocol, options, 1).run()
     counts = [(one.distinct_states, one.generated_states, one.depth, one.actions) for one in (expected, found)]
     assert counts[0] == counts[1]
     assert True in laid_out
@@ -183,7 +183,7 @@ def test_facts_are_forgotten_where_numbers_run_out(laid_out: list[bool], monkeyp
     monkeypatch.setattr(layouts, "allocate_empty_fact_memo", noting)
     for found in sample(3, seed=4_712, large=60, most=1_000):
         check_agreement(found, 2)
-        search = BreadthFirst(found.protocol, found.description.options(found.protocol), 1)
+        search = BreadthFirstSearch(found.protocol, found.description.options(found.protocol), 1)
         search.run()
         for worker in search.expander.pool:
             noting(worker, 1)
@@ -197,7 +197,7 @@ def test_facts_are_forgotten_where_numbers_run_out(laid_out: list[bool], monkeyp
 def test_eight_million_states_are_packed_together() -> None:
     """The counts are those that were found before columns were packed together, and with control rows."""
     job = load("registration", "large").job(workers=2)
-    search = BreadthFirst(job.protocol, job.options, 2)
+    search = BreadthFirstSearch(job.protocol, job.options, 2)
     result = search.run()
     assert (result.distinct_states, result.generated_states, result.depth) == (8_213_507, 40_253_577, 40)
     assert any(len(field) > 1 for field in search.expander.layout.fields)

@@ -17,7 +17,7 @@ from kraftcheck import load
 from kraftcheck.explorer.result import Interrupted, SearchRequest
 from kraftcheck.explorer.symbolic.engine import explore as by_sets
 from kraftcheck.explorer.tables import checkpoint as tables_checkpoint
-from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
+from kraftcheck.explorer.tables.searches.bfs import BreadthFirstSearch
 from kraftcheck.persistence.stored_files import CorruptFileError, require_json_shape
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
@@ -41,7 +41,7 @@ def stopped(reports: int) -> Callable[[object], None]:
 
 
 def by_tables(protocol: Any, options: SearchRequest) -> Any:
-    return BreadthFirst(protocol, options, 1, batch=50).run()
+    return BreadthFirstSearch(protocol, options, 1, batch=50).run()
 
 
 class Checkpoint:
@@ -137,10 +137,10 @@ def test_forged_checkpoints_of_random_protocols(count: int, tmp_path: Path) -> N
         folder, options = tmp_path / str(number), drawn.description.options(drawn.protocol)
         stop = replace(options, checkpoint=folder, report=stopped(8))
         with suppress(Interrupted):
-            BreadthFirst(drawn.protocol, stop, 1, batch=8).run()
+            BreadthFirstSearch(drawn.protocol, stop, 1, batch=8).run()
 
         def resumed(folder: Path, drawn: Any = drawn, options: SearchRequest = options) -> dict[str, object]:
-            return found(BreadthFirst(drawn.protocol, replace(options, resume=folder), 1).run())
+            return found(BreadthFirstSearch(drawn.protocol, replace(options, resume=folder), 1).run())
 
         outcomes(folder, tmp_path / "forged", range(count), resumed, found(drawn.result))
 

@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 
 from kraftcheck.explorer.tables.kernel import jit
 from kraftcheck.explorer.tables.kernel.hash_set import ceil_divide
-from kraftcheck.explorer.tables.kernel.packing import HOME_BITS, hash_words, put_bits, read_bits, unmix, xor_bits
+from kraftcheck.explorer.tables.kernel.packing import (
+    HOME_BITS,
+    hash_words,
+    put_bits,
+    read_bits,
+    restore_mixed_bits,
+    xor_bits,
+)
 
 DOCS = Path(__file__).parents[2] / "docs"
 pytestmark = pytest.mark.kernel
@@ -45,7 +52,7 @@ def test_what_is_scaled_follows_from_its_home_and_the_upper_bits_of_its_rest(num
 def mixed_and_back(words: Any) -> Any:
     mixed, first = hash_words(words, 0), words[0, 0]
     words[0, 0] = first >> np.uint64(40) << np.uint64(40)
-    unmix(words, 0, mixed)
+    restore_mixed_bits(words, 0, mixed)
     return words[0, 0] == first
 
 

@@ -11,7 +11,7 @@ from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import SearchRequest, Verdict
 from kraftcheck.explorer.tables import level_states
 from kraftcheck.explorer.tables.engine import explore
-from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
+from kraftcheck.explorer.tables.searches.bfs import BreadthFirstSearch
 from kraftcheck.spec import (
     Bag,
     Map,
@@ -194,13 +194,13 @@ def options_of(protocol: Protocol, **more: object) -> SearchRequest:
 def layout(request: pytest.FixtureRequest, laid_out: list[bool], monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether states are flat, each time that is asked, or never."""
     is_flat: bool = request.param
-    pause = BreadthFirst._between_batches
+    pause = BreadthFirstSearch._between_batches
 
-    def asking(search: BreadthFirst) -> None:
+    def asking(search: BreadthFirstSearch) -> None:
         search.layout.flat_from = 1 if is_flat else 1 << 30
         pause(search)
 
-    monkeypatch.setattr(BreadthFirst, "_between_batches", asking)
+    monkeypatch.setattr(BreadthFirstSearch, "_between_batches", asking)
     return is_flat
 
 
@@ -211,7 +211,7 @@ def test_what_was_asked_of_a_replica_before_it_was_there(
 ) -> None:
     protocol = kind()
     options = options_of(protocol, keep_going=keep_going)
-    expected, found = ReferenceSearch(protocol, options).run(), BreadthFirst(protocol, options, 1).run()
+    expected, found = ReferenceSearch(protocol, options).run(), BreadthFirstSearch(protocol, options, 1).run()
     assert expected.verdict is Verdict.VIOLATION
     [first], [second] = expected.violations, found.violations
     assert (found.distinct_states, len(second.trace)) == (expected.distinct_states, len(first.trace))
@@ -226,7 +226,7 @@ def test_a_failed_assert_is_told_with_the_way_there(
 ) -> None:
     protocol = kind()
     expected = ReferenceSearch(protocol, options_of(protocol)).run()
-    found = BreadthFirst(protocol, options_of(protocol), 1, batch=batch).run()
+    found = BreadthFirstSearch(protocol, options_of(protocol), 1, batch=batch).run()
     assert (found.verdict, expected.verdict) == (Verdict.ASSERTION, Verdict.ASSERTION)
     [first], [second] = expected.violations, found.violations
     assert (second.property, len(second.trace)) == (first.property, len(first.trace))
@@ -237,7 +237,7 @@ def test_a_failed_assert_is_told_with_the_way_there(
 def test_an_assert_that_fails_while_the_least_violation_is_looked_for(batch: int, layout: bool) -> None:
     """Whichever comes first is told, with the way there."""
     protocol = AnotherAsserts()
-    [found] = BreadthFirst(protocol, options_of(protocol), 1, batch=batch).run().violations
+    [found] = BreadthFirstSearch(protocol, options_of(protocol), 1, batch=batch).run().violations
     assert (found.property, len(found.trace)) in (("Fail", 3), ("Fail", 4), ("Low", 4))
 
 
@@ -298,6 +298,6 @@ def test_a_replica_that_appears_while_the_least_state_is_looked_for(
     assert expected.violations
     for states in (49, 50, 51):
         monkeypatch.setattr(level_states, "CLUSTERING_FROM_STATES", states)
-        found = BreadthFirst(protocol, options, 1, batch=1).run()
+        found = BreadthFirstSearch(protocol, options, 1, batch=1).run()
         assert (found.distinct_states, found.generated_states) == (expected.distinct_states, expected.generated_states)
     assert False in laid_out

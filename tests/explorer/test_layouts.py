@@ -17,7 +17,7 @@ from kraftcheck.explorer.result import Behaviour, Result, SearchRequest
 from kraftcheck.explorer.tables import expander as expanding
 from kraftcheck.explorer.tables import level_states
 from kraftcheck.explorer.tables import visited as visiting
-from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
+from kraftcheck.explorer.tables.searches.bfs import BreadthFirstSearch
 from kraftcheck.explorer.tables.visited import SpillingSet
 from kraftcheck.explorer.transition_system import canonicalizer
 from kraftcheck.spec import (
@@ -214,7 +214,7 @@ def require_behaviour(protocol: Protocol, trace: Behaviour) -> None:
         assert (after.state, after.action) in steps
 
 
-def agree(protocol: Protocol, options: SearchRequest, result: Result, search: BreadthFirst) -> None:
+def agree(protocol: Protocol, options: SearchRequest, result: Result, search: BreadthFirstSearch) -> None:
     """Fail unless a search found what the reference engine finds: each state once, all counts, true behaviours."""
     reference = ReferenceSearch(protocol, options)
     expected = reference.run()
@@ -235,7 +235,7 @@ def agree(protocol: Protocol, options: SearchRequest, result: Result, search: Br
 
 
 def whole(protocol: Protocol, options: SearchRequest, *, workers: int = 1, resume: Path | None = None) -> None:
-    search = BreadthFirst(protocol, replace(options, resume=resume), workers, batch=7)
+    search = BreadthFirstSearch(protocol, replace(options, resume=resume), workers, batch=7)
     agree(protocol, options, search.run(), search)
 
 
@@ -243,7 +243,10 @@ def counterexamples(protocol: Protocol, **given: Any) -> None:
     """The search ends at the first violation, of each property in turn."""
     for prop in safety(protocol).properties:
         options = replace(safety(protocol), properties=(prop,), keep_going=False)
-        expected, result = ReferenceSearch(protocol, options).run(), BreadthFirst(protocol, options, 1, batch=7).run()
+        expected, result = (
+            ReferenceSearch(protocol, options).run(),
+            BreadthFirstSearch(protocol, options, 1, batch=7).run(),
+        )
         assert result.verdict is expected.verdict
         lengths = [[len(violation.trace) for violation in one.violations] for one in (result, expected)]
         assert lengths[0] == lengths[1]
@@ -253,7 +256,7 @@ def counterexamples(protocol: Protocol, **given: Any) -> None:
 
 def resumed(protocol: Protocol, folder: Path, **given: Any) -> None:
     options = safety(protocol)
-    begun = BreadthFirst(protocol, replace(options, checkpoint=folder, max_states=20), 1, batch=3).run()
+    begun = BreadthFirstSearch(protocol, replace(options, checkpoint=folder, max_states=20), 1, batch=3).run()
     assert not begun.complete
     whole(protocol, options, resume=folder)
 

@@ -10,7 +10,7 @@ import pytest
 from kraftcheck import load
 from kraftcheck.api import explain
 from kraftcheck.catalogue import SearchJob
-from kraftcheck.explorer.tables.searches.bfs import COUNTEREXAMPLE_MAY_DIFFER_NOTE, BreadthFirst
+from kraftcheck.explorer.tables.searches.bfs import COUNTEREXAMPLE_MAY_DIFFER_NOTE, BreadthFirstSearch
 from kraftcheck.spec import Protocol, invariant
 from kraftcheck.spec.examples.lock_service import Client, Grant, ImpatientServer, Phase
 
@@ -36,7 +36,7 @@ def told(
 
 def told_by(job: SearchJob, order: tuple[int, int, int]) -> tuple[list[str], list[str]]:
     workers, batch, way = order
-    search = BreadthFirst(job.protocol, job.options, workers, batch)
+    search = BreadthFirstSearch(job.protocol, job.options, workers, batch)
     append = search.levels.append
     search.levels.append = lambda rows: append(rows[::way])  # type: ignore[method-assign]
     result = search.run()

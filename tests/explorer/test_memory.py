@@ -25,7 +25,7 @@ from kraftcheck.explorer.tables.rows import (
     SuccessorsOfWorkers,
     packing_of_widths,
 )
-from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
+from kraftcheck.explorer.tables.searches.bfs import BreadthFirstSearch
 from kraftcheck.explorer.tables.visited import LEAST_BATCH_STATES, MemoryBudget, Partition, VisitedArchive
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.processes import machine_memory_bytes
@@ -49,7 +49,7 @@ class Nothing(Record):
     pass
 
 
-class Watched(BreadthFirst):
+class Watched(BreadthFirstSearch):
     """Notes the most that it holds in memory, how often it settles, and how often it packs anew on disk."""
 
     def __init__(self, protocol: Protocol, options: SearchRequest, workers: int, batch: int = STATES_A_BATCH) -> None:
@@ -148,9 +148,9 @@ def test_counterexamples_are_shortest_and_the_first_ends_the_search() -> None:
         SearchRequest(properties=config.properties, deadlock=False),
     ):
         searched = protocol if options.properties is properties else config.protocol
-        whole = BreadthFirst(searched, options, 1).run()
+        whole = BreadthFirstSearch(searched, options, 1).run()
         assert whole.violations
-        result = BreadthFirst(searched, replace(options, memory=1), 1).run()
+        result = BreadthFirstSearch(searched, replace(options, memory=1), 1).run()
         assert [(v.property, len(v.trace)) for v in result.violations] == [
             (v.property, len(v.trace)) for v in whole.violations
         ]
@@ -159,7 +159,7 @@ def test_counterexamples_are_shortest_and_the_first_ends_the_search() -> None:
 
 def test_limit_on_states() -> None:
     protocol = bound("counts/two-voters-restart").protocol
-    result = BreadthFirst(protocol, SearchRequest(deadlock=False, memory=1, max_states=3_000), 1, batch=50).run()
+    result = BreadthFirstSearch(protocol, SearchRequest(deadlock=False, memory=1, max_states=3_000), 1, batch=50).run()
     assert (result.distinct_states, result.limit) == (3_000, "max_states")
 
 
@@ -229,7 +229,7 @@ def test_budgets() -> None:
 # What is learned
 
 
-def learned_by(search: BreadthFirst) -> int:
+def learned_by(search: BreadthFirstSearch) -> int:
     return sum(one.nbytes for one in MemoUsage(search.expander.learner).kinds())
 
 

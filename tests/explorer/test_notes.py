@@ -9,7 +9,7 @@ import pytest
 from kraftcheck import Protocol, Record, State, Steps, become, bound, internal, invariant
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import SearchRequest
-from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
+from kraftcheck.explorer.tables.searches.bfs import BreadthFirstSearch
 from kraftcheck.spec import Bag
 
 pytestmark = pytest.mark.kernel
@@ -52,6 +52,6 @@ class Notes(Protocol):
 def test_a_message_that_must_not_be_is_found_in_the_last_states_too(keep_going: bool) -> None:
     protocol = Notes()
     options = SearchRequest(properties=tuple(protocol.properties.values()), deadlock=False, keep_going=keep_going)
-    expected, found = ReferenceSearch(protocol, options).run(), BreadthFirst(protocol, options, 1).run()
+    expected, found = ReferenceSearch(protocol, options).run(), BreadthFirstSearch(protocol, options, 1).run()
     assert [(one.property, len(one.trace)) for one in expected.violations] == [("FirstNotesOnly", 4)]
     assert [(one.property, len(one.trace)) for one in found.violations] == [("FirstNotesOnly", 4)]

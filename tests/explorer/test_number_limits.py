@@ -8,7 +8,7 @@ from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.tables import level_states
 from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.learning import growing_tables
-from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
+from kraftcheck.explorer.tables.searches.bfs import BreadthFirstSearch
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 from kraftcheck.spec.values import ModelValue
@@ -19,7 +19,7 @@ PROTOCOL = TwoPhaseCommit(resource_managers=MANAGERS)
 
 
 def searched() -> tuple[int, int]:
-    found = BreadthFirst(PROTOCOL, SearchRequest(), 1).run()
+    found = BreadthFirstSearch(PROTOCOL, SearchRequest(), 1).run()
     return found.distinct_states, found.generated_states
 
 

@@ -24,7 +24,7 @@ from kraftcheck import (
     internal,
     invariant,
 )
-from kraftcheck.explorer.result import Behaviour, SearchRequest, TraceStep, Violation, step_of_transition
+from kraftcheck.explorer.result import Behaviour, SearchRequest, TraceStep, Violation, trace_step_of_transition
 from kraftcheck.explorer.simplifier import CounterexampleSimplifier, find_violation_at_end
 from kraftcheck.spec.examples.lock_service import Client, ImpatientServer, Nothing, Phase
 from kraftcheck.spec.language.semantics import Semantics
@@ -42,14 +42,14 @@ def walk() -> Violation:
     trace = [TraceStep(SEMANTICS.initial()[0])]
     while SEMANTICS.holds(EXCLUSION, trace[-1].state):
         steps = sorted(SEMANTICS.transitions(trace[-1].state), key=str)
-        trace.append(step_of_transition(chance.choice(steps)))
+        trace.append(trace_step_of_transition(chance.choice(steps)))
     return Violation("MutualExclusion", tuple(trace))
 
 
 def is_true(trace: Behaviour) -> bool:
     """Whether every step is one of the protocol's, and the end, and nothing before, violates the property."""
     steps = all(
-        after in map(step_of_transition, SEMANTICS.transitions(before.state)) for before, after in pairwise(trace)
+        after in map(trace_step_of_transition, SEMANTICS.transitions(before.state)) for before, after in pairwise(trace)
     )
     held = [SEMANTICS.holds(EXCLUSION, step.state) for step in trace]
     return trace[0] == TraceStep(SEMANTICS.initial()[0]) and steps and held == [True] * (len(trace) - 1) + [False]

@@ -11,9 +11,9 @@ import pytest
 
 from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import Result, Search, SearchRequest, Verdict
-from kraftcheck.explorer.tables import checker, engine, python_checks
-from kraftcheck.explorer.tables.checker import CallGrowthWarnings
+from kraftcheck.explorer.tables import engine, python_checks, violation_checker
 from kraftcheck.explorer.tables.python_checks import non_local_reason, partition_properties
+from kraftcheck.explorer.tables.violation_checker import CallGrowthWarnings
 from kraftcheck.spec import (
     Bag,
     Protocol,
@@ -292,7 +292,7 @@ def test_calls_that_grow_with_the_states_are_noted() -> None:
 
 
 def test_a_note_names_the_calls_that_more_workers_do_not_shorten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checker, "LONG_LEARNING_SECONDS", 0.001)
+    monkeypatch.setattr(violation_checker, "LONG_LEARNING_SECONDS", 0.001)
     searches = [replace(SearchRequest(), deadlock=False, workers=workers) for workers in (1, 2)]
     alone, together = [engine.explore(PROTOCOL, options).notes for options in searches]
     assert alone == []

@@ -11,9 +11,9 @@ import pytest
 
 from kraftcheck.explorer.reference import explore as explore_by_reference
 from kraftcheck.explorer.result import Search, SearchRequest, Verdict
+from kraftcheck.explorer.symbolic.diagram_store import DiagramStore
 from kraftcheck.explorer.symbolic.engine import SymbolicSearch, explore
 from kraftcheck.explorer.symbolic.kernel.diagram import CALL_AT_TICK, META_STACK_TOP, find_or_add_node
-from kraftcheck.explorer.symbolic.store import DiagramStore
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.spec import Record, State, Step, Steps, become, hide, internal, step_invariant
 from kraftcheck.spec.errors import InputError

@@ -13,6 +13,7 @@ import pytest
 from kraftcheck.cli import main
 from kraftcheck.explorer.result import SearchRequest, Verdict
 from kraftcheck.explorer.symbolic import engine, violations
+from kraftcheck.explorer.symbolic.diagram_store import DiagramStore
 from kraftcheck.explorer.symbolic.engine import explore
 from kraftcheck.explorer.symbolic.kernel import diagram as codes
 from kraftcheck.explorer.symbolic.kernel.projections import (
@@ -20,7 +21,6 @@ from kraftcheck.explorer.symbolic.kernel.projections import (
     MOST_SUMMARIES_A_NODE,
     reserve_summary_room,
 )
-from kraftcheck.explorer.symbolic.store import DiagramStore
 from kraftcheck.explorer.symbolic.violations import PathTimeout, WitnessPathFinder
 from tests.support.kraft_model.searches import bound as configured
 from tests.support.kraft_model.searches import check_trace

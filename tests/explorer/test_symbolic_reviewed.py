@@ -16,8 +16,8 @@ from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest, Verdict
 from kraftcheck.explorer.symbolic import checks, engine, variable_orders
 from kraftcheck.explorer.symbolic.checkpoint import SymbolicCheckpoint
+from kraftcheck.explorer.symbolic.diagram_store import DiagramStore
 from kraftcheck.explorer.symbolic.engine import explore
-from kraftcheck.explorer.symbolic.store import DiagramStore
 from kraftcheck.explorer.symbolic.variable_orders import replicas_met_by_walks
 from kraftcheck.explorer.symbolic.violations import ViolationFinder
 from kraftcheck.spec import (

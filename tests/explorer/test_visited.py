@@ -30,7 +30,7 @@ from kraftcheck.explorer.tables.kernel.packing import (
     hash_words,
     pack_rows_of_numbers,
     partition_of_words,
-    unmix,
+    restore_mixed_bits,
     unpack_rows_of_numbers,
 )
 from kraftcheck.explorer.tables.rows import (
@@ -63,7 +63,7 @@ def mix_all(words: Any, mixed: Any, owners: Any) -> None:
 @jit
 def unmix_all(words: Any, mixed: Any) -> None:
     for i in range(len(words)):
-        unmix(words, i, mixed[i])
+        restore_mixed_bits(words, i, mixed[i])
 
 
 def mixed_of(words: Words) -> tuple[Any, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraftcheck.catalogue import find_model
-from kraftcheck.spec.diagnosis.lint import install_probes, vacuous_properties
+from kraftcheck.spec.diagnosis.lint import install_coverage_probes, vacuous_properties
 from tests.support.kraft_model.searches import bound, search
 
 pytestmark = [pytest.mark.kernel, pytest.mark.slow]
@@ -23,7 +23,7 @@ def test_a_default_configuration_asks_every_property(name: str) -> None:
     for config in find_model(name).configurations:
         if config.startswith("default"):
             given = bound(name, config)
-            watched = install_probes(given.protocol, given.properties)
+            watched = install_coverage_probes(given.protocol, given.properties)
             search(given)
             found = {one.property for one in vacuous_properties(given.protocol, watched)}
             left = found if left is None else left & found

@@ -15,7 +15,7 @@ from kraftcheck.explorer import reference
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.persistence.folder import manifest_bytes
 from kraftcheck.spec import Protocol, ProtocolError, Record, State, Steps, become, constant, internal, invariant
-from kraftcheck.spec.diagnosis.lint import PropertyCoverageProbe, install_probes, vacuous_properties
+from kraftcheck.spec.diagnosis.lint import PropertyCoverageProbe, install_coverage_probes, vacuous_properties
 
 
 class Node(Record):
@@ -123,7 +123,7 @@ class Walk(Base):
 
 def found(walk: Walk) -> dict[str, str]:
     properties = tuple(walk.properties.values())
-    watched = install_probes(walk, properties)
+    watched = install_coverage_probes(walk, properties)
     result = reference.explore(walk, SearchRequest(properties=properties, deadlock=False))
     assert not result.violations
     return dict(vacuous_properties(walk, watched))
@@ -177,7 +177,7 @@ def test_a_constant_that_there_is_not() -> None:
             return True
 
     with pytest.raises(ProtocolError, match="property Wrong, needs=: unknown constant Wachting \\(perhaps Watching"):
-        install_probes(Misspelt(), tuple(Misspelt.properties.values()))
+        install_coverage_probes(Misspelt(), tuple(Misspelt.properties.values()))
 
 
 def test_a_stopped_search_claims_nothing_of_a_property_without_an_evaluation() -> None:

@@ -147,12 +147,12 @@ PAYLOADS = ("states", "values", "controls", "inboxes", "inbox_items")
 @cache
 def checkpoint() -> tuple[Protocol, SearchRequest, dict[str, bytes]]:
     """Return a search, and the files of a checkpoint of it."""
-    from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
+    from kraftcheck.explorer.tables.searches.bfs import BreadthFirstSearch
 
     options = SearchRequest(properties=(), deadlock=False, max_depth=4)
     folder = scratch() / "original"
     with suppress(Interrupted):
-        BreadthFirst(protocol(), replace(options, checkpoint=folder), 1).run()
+        BreadthFirstSearch(protocol(), replace(options, checkpoint=folder), 1).run()
     return protocol(), options, {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
@@ -181,7 +181,7 @@ def resume(data: bytes) -> None:
     A change is the place and four bytes that are put there, so that files keep their length and are read to their end.
     """
     from kraftcheck.explorer import checkpoint as common
-    from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
+    from kraftcheck.explorer.tables.searches.bfs import BreadthFirstSearch
     from tests.support.forging import digests_made_anew
 
     searched, options, files = checkpoint()
@@ -206,7 +206,7 @@ def resume(data: bytes) -> None:
             return
     digests_made_anew(folder, manifest)
     with patch.multiple(common, **known_of_checkpoints()):
-        found = BreadthFirst(searched, replace(options, resume=folder), 1).run()
+        found = BreadthFirstSearch(searched, replace(options, resume=folder), 1).run()
     assert (found.distinct_states, found.generated_states) == (10, 13), found
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from kraftcheck.catalogue import find_config_name_and_content, find_model
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import with_known_kafka_differences
-from kraftcheck.lockstep.cluster import KafkaCluster
-from kraftcheck.lockstep.lockstep import Finding, Lockstep
-from kraftcheck.lockstep.process import Driver
+from kraftcheck.lockstep.driver_process import Driver
+from kraftcheck.lockstep.kafka_cluster import KafkaCluster
+from kraftcheck.lockstep.lockstep import Lockstep, LockstepFinding
 from kraftcheck.lockstep.walks import ActionCandidates, ChosenOutcome, RandomStepChooser
 from kraftcheck.spec.cfg.binding import bind, with_assignments
 from kraftcheck.spec.cfg.config import parse_setting
@@ -35,7 +35,7 @@ def bound(
     return protocol
 
 
-def drive(driver: Driver, protocol: Quorum, text: str) -> tuple[list[Finding], KafkaCluster]:
+def drive(driver: Driver, protocol: Quorum, text: str) -> tuple[list[LockstepFinding], KafkaCluster]:
     """Take the steps in a text, one a line or separated by commas; return what was found, and Kafka's side."""
     steps = iter([step.strip() for step in re.split(r"[,\n]", text) if step.strip()])
     lockstep = Lockstep(driver, protocol)

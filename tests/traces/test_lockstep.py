@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from kraftcheck.lockstep.driver_process import Driver, DriverDied
 from kraftcheck.lockstep.jars import driver_classpath
-from kraftcheck.lockstep.lockstep import Finding, Lockstep, StepChooser
-from kraftcheck.lockstep.process import Driver, DriverDied
+from kraftcheck.lockstep.lockstep import Lockstep, LockstepFinding, StepChooser
 from kraftcheck.lockstep.walks import StepChoice, read_walk
 from tests.support.command_line import Run
 
@@ -129,7 +129,7 @@ def test_a_process_that_gives_no_answer(monkeypatch: pytest.MonkeyPatch) -> None
     path = driver_classpath("4.3.1")
     with Driver(path.java, path.text) as driver:
         driver.ask("cluster", nodes=[1], voters=[1])
-        monkeypatch.setattr("kraftcheck.lockstep.process.ANSWER_TIMEOUT_SECONDS", 0.5)
+        monkeypatch.setattr("kraftcheck.lockstep.driver_process.ANSWER_TIMEOUT_SECONDS", 0.5)
         driver._process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, driver._process.pid, os.WSTOPPED | os.WNOWAIT)  # or it might answer yet
         with pytest.raises(DriverDied, match=r"gave no answer to `expire` within 0 s|within 1 s"):
@@ -146,7 +146,7 @@ def test_another_model(run: Run) -> None:
 def test_ctrl_c_tells_what_was_found_until_then(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, walk, made = tmp_path / "result.json", Lockstep.walk, list[int]()
 
-    def stops(self: Lockstep, choose: StepChooser, depth: int) -> tuple[list[StepChoice], list[Finding]]:
+    def stops(self: Lockstep, choose: StepChooser, depth: int) -> tuple[list[StepChoice], list[LockstepFinding]]:
         made.append(depth)
         if len(made) == 3:
             raise KeyboardInterrupt

@@ -21,9 +21,9 @@ from kraftcheck.kraft_model.quorum.records import (
 )
 from kraftcheck.kraft_model.quorum.variants.faults import SuccessorsById
 from kraftcheck.lockstep.commands import _added_or_removed_replica
+from kraftcheck.lockstep.driver_process import Driver, DriverAnswer
 from kraftcheck.lockstep.jars import driver_classpath
 from kraftcheck.lockstep.lockstep import Lockstep, LockstepVerdict
-from kraftcheck.lockstep.process import Driver, DriverAnswer
 from kraftcheck.spec import Map, ModelValue, State, Step
 from kraftcheck.spec.language.semantics import Transition
 from tests.support.lockstep import Preferring, bound, drive

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from kraftcheck.lockstep.driver_process import Driver
 from kraftcheck.lockstep.jars import driver_classpath
-from kraftcheck.lockstep.process import Driver
 from tests.support.command_line import Run
 from tests.support.lockstep import bound, drive
 

@@ -16,9 +16,9 @@ from kraftcheck.kraft_model.quorum.variants.kafka import (
     with_known_kafka_differences,
 )
 from kraftcheck.kraft_model.quorum.variants.surroundings import QuorumOfServers
+from kraftcheck.lockstep.driver_process import Driver
 from kraftcheck.lockstep.jars import driver_classpath
-from kraftcheck.lockstep.lockstep import Finding, Lockstep
-from kraftcheck.lockstep.process import Driver
+from kraftcheck.lockstep.lockstep import Lockstep, LockstepFinding
 from kraftcheck.lockstep.walks import GivenStepChooser, WalkFile, read_walk
 from kraftcheck.spec.cfg.binding import bind, with_assignments
 from kraftcheck.spec.cfg.config import parse_setting
@@ -36,7 +36,7 @@ def driver() -> Iterator[Driver]:
         yield running
 
 
-def walked(driver: Driver, walk: WalkFile, without: tuple[str, ...] = ()) -> list[Finding]:
+def walked(driver: Driver, walk: WalkFile, without: tuple[str, ...] = ()) -> list[LockstepFinding]:
     model = find_model("quorum", walk.variant or None).protocol
     assert issubclass(model, Quorum)
     config = all_properties_config(model)
@@ -49,7 +49,7 @@ def walked(driver: Driver, walk: WalkFile, without: tuple[str, ...] = ()) -> lis
     return findings
 
 
-def found(driver: Driver, walk: WalkFile, without: tuple[str, ...]) -> list[Finding]:
+def found(driver: Driver, walk: WalkFile, without: tuple[str, ...]) -> list[LockstepFinding]:
     findings = walked(driver, walk, without)
     return [one for one in findings if (one.differences or one.problem) and one.violated != ("NobodyFails",)]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kraftcheck.lockstep.process import MixedVersionDriver, is_mixed_version_text
+from kraftcheck.lockstep.driver_process import MixedVersionDriver, is_mixed_version_text
 from tests.support.command_line import Run
 
 WALKS = Path(__file__).parents[1] / "data" / "kafka"

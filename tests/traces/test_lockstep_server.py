@@ -16,10 +16,10 @@ from kraftcheck.kraft_model.quorum.variants.surroundings import (
     ListenersLearnByEpoch,
     QuorumOfServers,
 )
+from kraftcheck.lockstep.driver_process import Driver
 from kraftcheck.lockstep.jars import driver_classpath
-from kraftcheck.lockstep.lockstep import Finding
+from kraftcheck.lockstep.lockstep import LockstepFinding
 from kraftcheck.lockstep.messages import SnapshotPieceConverter
-from kraftcheck.lockstep.process import Driver
 from kraftcheck.spec import ModelValue
 from tests.support.lockstep import bound, drive
 
@@ -54,7 +54,7 @@ def driver() -> Iterator[Driver]:
         yield running
 
 
-def fields(findings: list[Finding]) -> set[str]:
+def fields(findings: list[LockstepFinding]) -> set[str]:
     return {found.field for finding in findings for found in finding.differences}
 
 

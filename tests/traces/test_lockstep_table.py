@@ -11,9 +11,9 @@ from zipfile import ZipFile
 import pytest
 
 from kraftcheck.lockstep.campaign import FindingClass, TaskResult
-from kraftcheck.lockstep.cluster import FieldDifference
 from kraftcheck.lockstep.jars import CLIENT_CLASS
-from kraftcheck.lockstep.lockstep import Finding, LockstepVerdict
+from kraftcheck.lockstep.kafka_cluster import ModelKafkaDifference
+from kraftcheck.lockstep.lockstep import LockstepFinding, LockstepVerdict
 from kraftcheck.lockstep.version_changes import (
     VersionChanges,
     VersionResults,
@@ -33,9 +33,11 @@ from kraftcheck.reporting.lockstep import (
 from kraftcheck.spec.errors import InputError
 from tests.support.command_line import Run
 
-DIFFERS = Finding(LockstepVerdict.DIFFERS, 7, None, (FieldDifference(None, "voters", 1, 2),))
-FAILS = Finding(LockstepVerdict.FAILS, 9, None, problem="java.lang.IllegalStateException: no (a.B.c(B.java:12))")
-VIOLATES = Finding(LockstepVerdict.VIOLATES, 12, None, violated=("LogMatching",))
+DIFFERS = LockstepFinding(LockstepVerdict.DIFFERS, 7, None, (ModelKafkaDifference(None, "voters", 1, 2),))
+FAILS = LockstepFinding(
+    LockstepVerdict.FAILS, 9, None, problem="java.lang.IllegalStateException: no (a.B.c(B.java:12))"
+)
+VIOLATES = LockstepFinding(LockstepVerdict.VIOLATES, 12, None, violated=("LogMatching",))
 
 
 def test_the_most_severe_finding_counts() -> None:

@@ -14,8 +14,8 @@ import pytest
 from kraftcheck.commands._lockstep import lockstep_tasks
 from kraftcheck.kraft_model.quorum.variants.kafka import UpgradesAtOnce
 from kraftcheck.lockstep.cover import UntakenReason
+from kraftcheck.lockstep.driver_process import DriverDied
 from kraftcheck.lockstep.lockstep import Lockstep
-from kraftcheck.lockstep.process import DriverDied
 from kraftcheck.spec.errors import InputError
 from tests.support.command_line import Run
 

@@ -10,9 +10,9 @@ from typing import cast
 import pytest
 
 from kraftcheck.catalogue import find_config_name_and_content, find_model
-from kraftcheck.lockstep.cluster import KafkaCluster
 from kraftcheck.lockstep.commands import NOT_DRIVEN_REASONS, can_drive_action
-from kraftcheck.lockstep.process import Driver
+from kraftcheck.lockstep.driver_process import Driver
+from kraftcheck.lockstep.kafka_cluster import KafkaCluster
 from kraftcheck.lockstep.walks import (
     ActionCandidateCache,
     ActionCandidates,
@@ -20,7 +20,7 @@ from kraftcheck.lockstep.walks import (
     RandomStepChooser,
     StepChoice,
     WalkFile,
-    WalkStep,
+    WalkFileStep,
     read_walk,
     text_of_message,
     write_walk,
@@ -32,9 +32,9 @@ from kraftcheck.spec.language.semantics import Semantics, take, transition_match
 from tests.support.lockstep import bound
 
 STEPS = (
-    WalkStep("ElectionTimeout", "n1", line=6),
-    WalkStep("HandleVoteRequest", "n2", "VoteRequest(epoch=0, source=n1, dest=n2)", line=7),
-    WalkStep("RemoveVoter", "n1", "", 2, line=8),
+    WalkFileStep("ElectionTimeout", "n1", line=6),
+    WalkFileStep("HandleVoteRequest", "n2", "VoteRequest(epoch=0, source=n1, dest=n2)", line=7),
+    WalkFileStep("RemoveVoter", "n1", "", 2, line=8),
 )
 
 
@@ -88,7 +88,7 @@ def offers(known: Semantics, state: State) -> ActionCandidates:
 
 def test_a_drawn_walk_is_taken_again() -> None:
     known = semantics()
-    draw, taken = RandomStepChooser("1", Counter()), list[WalkStep]()
+    draw, taken = RandomStepChooser("1", Counter()), list[WalkFileStep]()
     state = known.initial()[0]
     states = [state]
     for _ in range(50):
@@ -98,7 +98,7 @@ def test_a_drawn_walk_is_taken_again() -> None:
             break
         outcomes, which = chosen
         transition = outcomes[which]
-        taken.append(WalkStep.of(StepChoice(transition.action, transition.actor, transition.message, which + 1)))
+        taken.append(WalkFileStep.of(StepChoice(transition.action, transition.actor, transition.message, which + 1)))
         state = transition.target
         states.append(state)
     again = GivenStepChooser(taken)
@@ -124,7 +124,7 @@ def test_what_is_offered_is_what_is_enabled() -> None:
 def test_a_step_that_is_not_enabled_is_skipped_or_an_error() -> None:
     known = semantics()
     offered = offers(known, known.initial()[0])
-    wrong, right = WalkStep("Resign", "n1", line=7), WalkStep("ElectionTimeout", "n2")
+    wrong, right = WalkFileStep("Resign", "n1", line=7), WalkFileStep("ElectionTimeout", "n2")
     with pytest.raises(InputError, match="line 7: Resign by n1 is not enabled there; enabled are ElectionTimeout by"):
         GivenStepChooser([wrong, right])(offered)
     chosen = GivenStepChooser([wrong, right], skips=True)(offered)
@@ -137,7 +137,7 @@ def test_an_error_shows_the_messages_of_the_same_action() -> None:
     known = semantics()
     state = next(t.target for t in known.transitions(known.initial()[0]) if t.action == "ElectionTimeout")
     enabled = next(t for t in known.transitions(state) if t.action == "HandleVoteRequest")
-    wrong = WalkStep("HandleVoteRequest", str(enabled.actor), "VoteRequest()", line=7)
+    wrong = WalkFileStep("HandleVoteRequest", str(enabled.actor), "VoteRequest()", line=7)
     with pytest.raises(InputError) as caught:
         GivenStepChooser([wrong])(offers(known, state))
     right = f"HandleVoteRequest by {enabled.actor} on {text_of_message(enabled.message)}"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kraftcheck.explorer.native.arrays import ArrayGroup, declare
+from kraftcheck.explorer.native.arrays import ArrayGroup, declare_array
 from kraftcheck.explorer.native.compiling import kernel_compiler
 
 jit = kernel_compiler(Path(__file__).parent)
@@ -142,48 +142,56 @@ class Op(IntEnum):
 class InterpreterArrays(ArrayGroup):
     """The arrays of the heap, of the program and of the search."""
 
-    at = declare(np.int64)
-    words = declare(np.int32)
-    table = declare(np.int32)  # addresses of permanent nodes by hash; 0 is free
-    code = declare(np.int32, 5)
-    passed = declare(np.uint8)  # by instruction: whether it was executed
-    constants = declare(np.int64)
-    functions = declare(np.int32, 2)  # first instruction, registers
-    registers = declare(np.int64)
-    frames = declare(np.int64, 3)
-    stack = declare(np.int64)
-    groups = declare(np.int32)  # by kind
-    like = declare(np.uint8)  # by kind: 1 for numbers, 2 for strings; values of such kinds may be equal, as 1 and True
-    ranks = declare(np.int32)  # of record classes in canonical order, by kind
-    tests = declare(np.uint8)  # by test and kind
-    offsets = declare(np.int32)  # by name of a field and kind: the number of the field, or -1
-    types = declare(np.int32, 3)
-    type_items = declare(np.int32)
-    field_types = declare(np.int32)  # types of all fields
-    answers = declare(np.int64, 2)  # hash table of the answers of Python: the tuple that asks, and the value
-    matched = declare(np.int64)  # cache of types that permanent collections match: the value, and below it the type
-    first_field = declare(np.int32)  # by kind: where its types begin in `field_types`; -1 for other than records
+    at = declare_array(np.int64)
+    words = declare_array(np.int32)
+    table = declare_array(np.int32)  # addresses of permanent nodes by hash; 0 is free
+    code = declare_array(np.int32, 5)
+    passed = declare_array(np.uint8)  # by instruction: whether it was executed
+    constants = declare_array(np.int64)
+    functions = declare_array(np.int32, 2)  # first instruction, registers
+    registers = declare_array(np.int64)
+    frames = declare_array(np.int64, 3)
+    stack = declare_array(np.int64)
+    groups = declare_array(np.int32)  # by kind
+    like = declare_array(
+        np.uint8
+    )  # by kind: 1 for numbers, 2 for strings; values of such kinds may be equal, as 1 and True
+    ranks = declare_array(np.int32)  # of record classes in canonical order, by kind
+    tests = declare_array(np.uint8)  # by test and kind
+    offsets = declare_array(np.int32)  # by name of a field and kind: the number of the field, or -1
+    types = declare_array(np.int32, 3)
+    type_items = declare_array(np.int32)
+    field_types = declare_array(np.int32)  # types of all fields
+    answers = declare_array(np.int64, 2)  # hash table of the answers of Python: the tuple that asks, and the value
+    matched = declare_array(
+        np.int64
+    )  # cache of types that permanent collections match: the value, and below it the type
+    first_field = declare_array(np.int32)  # by kind: where its types begin in `field_types`; -1 for other than records
     # The search
-    shape = declare(np.int64)  # see `search_encoding.py`
-    columns = declare(np.int64)  # per replica: its id
-    names = declare(np.int64)  # per shared field and bound: its name
-    limits = declare(np.int64)  # per bound
-    shared_types = declare(np.int32)  # per shared field
-    entries = declare(np.int32, 4)  # action, function, replica or -1, test of actors
-    parameters = declare(np.int32, 8)  # per entry, then per property: the sources of its parameters
-    projections = declare(np.int32, 2)  # function, test of the replicas covered
-    properties = declare(np.int32, 7)  # function, tests of me and peer, its kind, negated?, range of columns of me
-    seen = declare(np.uint8)  # by probe
-    inputs = declare(np.int64, 8)  # by property: its first input, and the number of distinct inputs, up to two
-    row = declare(np.int64)  # the columns of a state, of a successor, of its least image, and of another image
-    symmetric = declare(np.int64)  # the model values that the SYMMETRY permutes
-    images = declare(np.int64, -1)  # by permutation and value in `symmetric`: its image; the first one is the identity
-    column_images = declare(np.int64, -1)  # by permutation and replica's column: the column of its image
-    permuted = declare(np.int64, 2)  # cache: value and permutation, and the permuted value
-    environment = declare(np.int64)  # its shared record and its projections, then the successor's
-    states = declare(np.int32)  # addresses by number
-    sources = declare(np.int32)  # by number: the state that first led to it
-    fired = declare(np.int64)  # by entry
-    taken = declare(np.int64)  # by entry: steps of the state under expansion
-    violations = declare(np.int64, 2)  # by property: the source + 2, and the address of the violating state
-    log = declare(np.int64, 3)  # entry, target's address and source of each step, if wanted
+    shape = declare_array(np.int64)  # see `search_encoding.py`
+    columns = declare_array(np.int64)  # per replica: its id
+    names = declare_array(np.int64)  # per shared field and bound: its name
+    limits = declare_array(np.int64)  # per bound
+    shared_types = declare_array(np.int32)  # per shared field
+    entries = declare_array(np.int32, 4)  # action, function, replica or -1, test of actors
+    parameters = declare_array(np.int32, 8)  # per entry, then per property: the sources of its parameters
+    projections = declare_array(np.int32, 2)  # function, test of the replicas covered
+    properties = declare_array(
+        np.int32, 7
+    )  # function, tests of me and peer, its kind, negated?, range of columns of me
+    seen = declare_array(np.uint8)  # by probe
+    inputs = declare_array(np.int64, 8)  # by property: its first input, and the number of distinct inputs, up to two
+    row = declare_array(np.int64)  # the columns of a state, of a successor, of its least image, and of another image
+    symmetric = declare_array(np.int64)  # the model values that the SYMMETRY permutes
+    images = declare_array(
+        np.int64, -1
+    )  # by permutation and value in `symmetric`: its image; the first one is the identity
+    column_images = declare_array(np.int64, -1)  # by permutation and replica's column: the column of its image
+    permuted = declare_array(np.int64, 2)  # cache: value and permutation, and the permuted value
+    environment = declare_array(np.int64)  # its shared record and its projections, then the successor's
+    states = declare_array(np.int32)  # addresses by number
+    sources = declare_array(np.int32)  # by number: the state that first led to it
+    fired = declare_array(np.int64)  # by entry
+    taken = declare_array(np.int64)  # by entry: steps of the state under expansion
+    violations = declare_array(np.int64, 2)  # by property: the source + 2, and the address of the violating state
+    log = declare_array(np.int64, 3)  # entry, target's address and source of each step, if wanted

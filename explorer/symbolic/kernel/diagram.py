@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numba.extending import intrinsic
 
-from kraftcheck.explorer.native.arrays import ArrayGroup, declare
+from kraftcheck.explorer.native.arrays import ArrayGroup, declare_array
 from kraftcheck.explorer.native.compiling import inlined, ir, kernel_compiler, types
 from kraftcheck.explorer.tables import kernel as tables_kernel
 from kraftcheck.explorer.tables.kernel.maps import mix64
@@ -28,7 +28,7 @@ _intrinsic: Any = intrinsic
 
 
 @_intrinsic  # type: ignore[untyped-decorator]
-def call_back(_typing: Any, address: Any, kind: Any, a: Any, b: Any) -> Any:
+def call_function_at_address(_typing: Any, address: Any, kind: Any, a: Any, b: Any) -> Any:
     """Generate code that calls the function of three integers at an address."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -69,33 +69,35 @@ MOST_NODES = (1 << 31) - 1
 class DiagramArrays(ArrayGroup):
     """The diagram store, and the relations over it."""
 
-    meta = declare(np.int64)
-    nodes = declare(np.int64, 3)  # start of the edges; level << 32 | number of edges; place of its summary, or 0
-    edges = declare(np.int64)  # value << 32 | child
-    table = declare(np.int32)  # hash table of nodes
-    cache = declare(np.int64, 3)  # two key words, result
-    scratch = declare(np.int64)  # stack of edges under construction
-    stamps = declare(np.int64)  # by place on the stack: the child to which events were applied
+    meta = declare_array(np.int64)
+    nodes = declare_array(np.int64, 3)  # start of the edges; level << 32 | number of edges; place of its summary, or 0
+    edges = declare_array(np.int64)  # value << 32 | child
+    table = declare_array(np.int32)  # hash table of nodes
+    cache = declare_array(np.int64, 3)  # two key words, result
+    scratch = declare_array(np.int64)  # stack of edges under construction
+    stamps = declare_array(np.int64)  # by place on the stack: the child to which events were applied
 
-    lookups = declare(np.int64, 2)  # label << 32 | value -> value, or start << 24 | number of map items
-    map_items = declare(np.int64)  # lists of the classes of values
-    relation_nodes = declare(np.int64, 6)  # level; has edges by value; by class; first general edge; gate; has guards
-    relation_edges = declare(np.int64, 3)  # next value or label; child; the next edge for the same value or class
-    first_event = declare(np.int64)  # by level: the first group of events that begins there
-    next_event = declare(np.int64)
-    event_root = declare(np.int64)  # by group: its relation
-    watch_version = declare(np.int64)  # by level: number of changes of its watches
-    next_top = declare(np.int64)  # by level: the first level from there on where an event or a watch begins
-    first_watch = declare(np.int64)  # by level: its first watch
-    next_watch = declare(np.int64)
-    watch_known = declare(np.int64)  # by watch: the vectors learned so far
-    watch_tail = declare(np.int64)
-    tails = declare(np.int64, 4)  # level; map (0: identity); tail of the later levels (0: none); slot
-    slot_tail = declare(np.int64)
-    slot_count = declare(np.int64)  # by level: number of slots of tails that begin there or later
-    summaries = declare(np.int32)
-    chosen = declare(np.int32)  # lists of relation edges that a projection allows
-    message_maps = declare(np.int64)  # by level: the map to deliverable messages
+    lookups = declare_array(np.int64, 2)  # label << 32 | value -> value, or start << 24 | number of map items
+    map_items = declare_array(np.int64)  # lists of the classes of values
+    relation_nodes = declare_array(
+        np.int64, 6
+    )  # level; has edges by value; by class; first general edge; gate; has guards
+    relation_edges = declare_array(np.int64, 3)  # next value or label; child; the next edge for the same value or class
+    first_event = declare_array(np.int64)  # by level: the first group of events that begins there
+    next_event = declare_array(np.int64)
+    event_root = declare_array(np.int64)  # by group: its relation
+    watch_version = declare_array(np.int64)  # by level: number of changes of its watches
+    next_top = declare_array(np.int64)  # by level: the first level from there on where an event or a watch begins
+    first_watch = declare_array(np.int64)  # by level: its first watch
+    next_watch = declare_array(np.int64)
+    watch_known = declare_array(np.int64)  # by watch: the vectors learned so far
+    watch_tail = declare_array(np.int64)
+    tails = declare_array(np.int64, 4)  # level; map (0: identity); tail of the later levels (0: none); slot
+    slot_tail = declare_array(np.int64)
+    slot_count = declare_array(np.int64)  # by level: number of slots of tails that begin there or later
+    summaries = declare_array(np.int32)
+    chosen = declare_array(np.int32)  # lists of relation edges that a projection allows
+    message_maps = declare_array(np.int64)  # by level: the map to deliverable messages
 
 
 @inlined
@@ -184,7 +186,7 @@ def _add_node(d: Any, level: Any, base: Any, n: Any, place: Any) -> Any:
     work = a + (start + n) // EDGES_THAT_COUNT_AS_A_NODE
     if work >= meta[META_NEXT_TICK]:
         meta[META_NEXT_TICK] = work + NODES_A_CLOCK_CALLBACK
-        call_back(meta[META_CALLBACK], CALL_AT_TICK, 0, 0)
+        call_function_at_address(meta[META_CALLBACK], CALL_AT_TICK, 0, 0)
     return a
 
 
@@ -322,7 +324,7 @@ def apply_label(d: Any, label: Any, value: Any) -> Any:
     """Return the result of applying a label to a value; call Python if it is not cached."""
     found = cached_label_result(d, label, value)
     if found == UNKNOWN_RESULT:
-        found = call_back(d.meta[META_CALLBACK], CALL_TO_APPLY, label, value)
+        found = call_function_at_address(d.meta[META_CALLBACK], CALL_TO_APPLY, label, value)
     return found
 
 

@@ -23,7 +23,7 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     cache_result_if_complete,
     cached_label_result,
     cached_result,
-    call_back,
+    call_function_at_address,
     jit,
     level_of,
     push_edge,
@@ -64,7 +64,7 @@ def report_new_vectors(d: Any, level: Any, value: Any, child: Any) -> Any:
                 push_class_edges(d, d.tails[tail, 1], value, rest)
                 new = difference(d, node_from_unsorted_stack(d, level, base), d.watch_known[which])
                 if new and not must_stop(d):
-                    call_back(d.meta[codes.META_CALLBACK], codes.CALL_TO_LEARN, which, new)
+                    call_function_at_address(d.meta[codes.META_CALLBACK], codes.CALL_TO_LEARN, which, new)
                 cache_result_if_complete(d, key1, key2, np.int64(1), before)
             which = d.next_watch[which]
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.native.arrays import ArrayGroup, declare
+from kraftcheck.explorer.native.arrays import ArrayGroup, declare_array
 from kraftcheck.explorer.native.compiling import inlined
 from kraftcheck.explorer.tables.kernel import codes, jit, maps
 
@@ -26,102 +26,112 @@ from kraftcheck.explorer.tables.kernel import codes, jit, maps
 class MemoTables(ArrayGroup):
     """All memo tables that the kernel reads, and its requests to Python."""
 
-    meta = declare(np.int64)
+    meta = declare_array(np.int64)
 
-    nodes = declare(np.int32, 6)  # of decision trees: kind, two arguments, number of outcomes, span of jumps
-    branches = declare(np.int64, 2)  # (node, answer) -> child node
-    jumps = declare(np.int32)  # (node, small answer) -> child node or MISSING, without hashing
-    roots = declare(np.int64, 2)  # (local id, message id + 1) -> list of nodes
-    own_roots = declare(np.int32)  # local id -> list of nodes of its internal actions; -1 before the request
-    lists = declare(np.int32, 2)  # start, length
-    list_nodes = declare(np.int32)
-    local_codes = declare(np.int32)  # local id -> its number among the local states of the same replica
-    local_answers = declare(np.int32, -1)  # query, local state -> answer
-    shared_answers = declare(np.int32, -1)  # query, shared field's value -> answer
-    inbox_answers = declare(np.int32, -1)  # query, inbox content -> answer; -1 before it is evaluated
+    nodes = declare_array(np.int32, 6)  # of decision trees: kind, two arguments, number of outcomes, span of jumps
+    branches = declare_array(np.int64, 2)  # (node, answer) -> child node
+    jumps = declare_array(np.int32)  # (node, small answer) -> child node or MISSING, without hashing
+    roots = declare_array(np.int64, 2)  # (local id, message id + 1) -> list of nodes
+    own_roots = declare_array(np.int32)  # local id -> list of nodes of its internal actions; -1 before the request
+    lists = declare_array(np.int32, 2)  # start, length
+    list_nodes = declare_array(np.int32)
+    local_codes = declare_array(np.int32)  # local id -> its number among the local states of the same replica
+    local_answers = declare_array(np.int32, -1)  # query, local state -> answer
+    shared_answers = declare_array(np.int32, -1)  # query, shared field's value -> answer
+    inbox_answers = declare_array(np.int32, -1)  # query, inbox content -> answer; -1 before it is evaluated
 
-    outcomes = declare(np.int32, 7)  # action, delta, whether it consumes, span of operations, step flags, piece
-    outcome_operations = declare(np.int32)
-    deltas = declare(np.int32, 4)  # start and number of assignments, start and number of spendings
+    outcomes = declare_array(np.int32, 7)  # action, delta, whether it consumes, span of operations, step flags, piece
+    outcome_operations = declare_array(np.int32)
+    deltas = declare_array(np.int32, 4)  # start and number of assignments, start and number of spendings
     # Column of a control row (below 0: ~ the first of several to clear), value (below 0: ~ a change of a local state).
-    assignments = declare(np.int32, 3)  # column, value, mask of the bits that the column keeps
-    spendings = declare(np.int32, 2)  # column, amount
-    limits = declare(np.int32)  # the limit of each bound
-    network_steps = declare(np.int32, 2)  # outcome, delta
-    network_operations = declare(np.int32, -1)  # network step, message -> operation
+    assignments = declare_array(np.int32, 3)  # column, value, mask of the bits that the column keeps
+    spendings = declare_array(np.int32, 2)  # column, amount
+    limits = declare_array(np.int32)  # the limit of each bound
+    network_steps = declare_array(np.int32, 2)  # outcome, delta
+    network_operations = declare_array(np.int32, -1)  # network step, message -> operation
 
-    operations = declare(np.int32, 6)  # slot, message, count if absent, change, least count, whether 0 is dropped
-    messages = declare(np.int32, 3)  # operation that discards it, mask of violated invariants, its group or its channel
-    operated = declare(np.int64, 2)  # (inbox content, operation) -> inbox content, or REFUSED
-    contents = declare(np.int32, 4)  # slot, start and number of items, invariants violated
+    operations = declare_array(np.int32, 6)  # slot, message, count if absent, change, least count, whether 0 is dropped
+    messages = declare_array(
+        np.int32, 3
+    )  # operation that discards it, mask of violated invariants, its group or its channel
+    operated = declare_array(np.int64, 2)  # (inbox content, operation) -> inbox content, or REFUSED
+    contents = declare_array(np.int32, 4)  # slot, start and number of items, invariants violated
     # Inbox content -> its number within the slot. The sign marks violated invariants; CODE_IMAGED marks contents whose
     # images are all in `permuted_contents`.
-    inbox_codes = declare(np.int32)
-    content_items = declare(np.int32, 2)  # message, count
-    content_table = declare(np.int32)  # hash table of contents
-    slot_contents = declare(np.int32)  # number of contents of each slot
+    inbox_codes = declare_array(np.int32)
+    content_items = declare_array(np.int32, 2)  # message, count
+    content_table = declare_array(np.int32)  # hash table of contents
+    slot_contents = declare_array(np.int32)  # number of contents of each slot
 
-    rows = declare(np.int32, -1)  # control rows
-    row_table = declare(np.int32)  # hash table of control rows
-    row_info = declare(np.int64, 5)  # flags, mask of violated invariants, canonical row under a VIEW, span of its steps
-    row_items = declare(np.int32, 3)  # outcome or tree root; target, NONE or EXHAUSTED; step flags or slot
-    hidden = declare(np.int32)  # columns of a control row that a VIEW leaves out
-    changed = declare(np.int64, 2)  # (control row, delta) -> next control row with the step's flags
-    changed_locals = declare(np.int64, 2)  # (change, local state) -> local state
-    bundles = declare(np.int64, 2)  # (local, inbox) -> span of the enabled message handlers in `bundle_items`
-    bundle_items = declare(np.int32, 3)  # outcome or tree node, whether it is a node, inbox without the message
+    rows = declare_array(np.int32, -1)  # control rows
+    row_table = declare_array(np.int32)  # hash table of control rows
+    row_info = declare_array(
+        np.int64, 5
+    )  # flags, mask of violated invariants, canonical row under a VIEW, span of its steps
+    row_items = declare_array(np.int32, 3)  # outcome or tree root; target, NONE or EXHAUSTED; step flags or slot
+    hidden = declare_array(np.int32)  # columns of a control row that a VIEW leaves out
+    changed = declare_array(np.int64, 2)  # (control row, delta) -> next control row with the step's flags
+    changed_locals = declare_array(np.int64, 2)  # (change, local state) -> local state
+    bundles = declare_array(np.int64, 2)  # (local, inbox) -> span of the enabled message handlers in `bundle_items`
+    bundle_items = declare_array(np.int32, 3)  # outcome or tree node, whether it is a node, inbox without the message
 
-    cluster_table = declare(np.int64)  # hash table of the interned contents of clusters: see `packing.py`
-    cluster_items = declare(np.int32)  # field, id, value of each column
-    cluster_counts = declare(np.int64)  # field -> number of ids
+    cluster_table = declare_array(np.int64)  # hash table of the interned contents of clusters: see `packing.py`
+    cluster_items = declare_array(np.int32)  # field, id, value of each column
+    cluster_counts = declare_array(np.int64)  # field -> number of ids
 
-    properties = declare(np.int32, 3)  # root, kind, whether a constraint
-    property_masks = declare(np.int64, 3)  # invariants, constraints: masks of those of no replica, of one, of two
-    step_properties = declare(np.int32, 2)  # root, whether a constraint
+    properties = declare_array(np.int32, 3)  # root, kind, whether a constraint
+    property_masks = declare_array(np.int64, 3)  # invariants, constraints: masks of those of no replica, of one, of two
+    step_properties = declare_array(np.int32, 2)  # root, whether a constraint
 
-    permuted_rows = declare(np.int32, -1)  # control row, permutation -> image; -1 before the images are made
-    permuted_contents = declare(np.int32, -1)  # inbox content, permutation -> image; -1 before the images are made
-    permuted_slots = declare(np.int32, -1)  # permutation, slot -> image
-    permuted_locals = declare(np.int32, -1)  # local state, permutation -> image
-    permuted_messages = declare(np.int32, -1)  # permutation, message -> image
-    permuted_shared = declare(np.int32, -1)  # permutation and shared field, value or bit of an element -> image
-    exploded = declare(np.int32, 3)  # of each exploded set: its field, its first column, the number of its columns
+    permuted_rows = declare_array(np.int32, -1)  # control row, permutation -> image; -1 before the images are made
+    permuted_contents = declare_array(
+        np.int32, -1
+    )  # inbox content, permutation -> image; -1 before the images are made
+    permuted_slots = declare_array(np.int32, -1)  # permutation, slot -> image
+    permuted_locals = declare_array(np.int32, -1)  # local state, permutation -> image
+    permuted_messages = declare_array(np.int32, -1)  # permutation, message -> image
+    permuted_shared = declare_array(np.int32, -1)  # permutation and shared field, value or bit of an element -> image
+    exploded = declare_array(
+        np.int32, 3
+    )  # of each exploded set: its field, its first column, the number of its columns
 
-    waiting = declare(np.int64)  # states with a cache miss, which may miss more
-    asked = declare(np.int64, 6)  # requests to Python: kind and arguments
+    waiting = declare_array(np.int64)  # states with a cache miss, which may miss more
+    asked = declare_array(np.int64, 6)  # requests to Python: kind and arguments
 
 
 class WorkerArrays(ArrayGroup):
     """The buffers and counters of one thread."""
 
-    fired = declare(np.int64)  # label -> number of steps generated
-    stats = declare(np.int64)  # see `codes`
-    states = declare(np.int32, -1)  # the states of the batch
-    succ = declare(np.int32, -1)  # successors of one state: action, step flags, control row, inboxes ...
-    misses = declare(np.int64, 5)  # cache misses: kind and arguments
-    retry = declare(np.int64)  # states that met a cache miss
-    events = declare(np.int64, 3)  # state, kind, properties
-    collected = declare(np.int32, -1)  # successors for Python: source, control row, inboxes ...; empty where unused
-    words = declare(np.uint64, -1)  # packed flat successors; the last entry is the state itself
-    left = declare(np.int64)  # permutations that may still lead to the least image
-    sources = declare(np.int32, -1)  # permutation, slot -> slot that it moves there
-    sources_of = declare(np.int64)  # slot -> mask of the slots that some permutation moves there
-    fact_counts = declare(np.int64)  # see `flat/facts.py`
-    facts = declare(np.int64, 2)  # (shared fields, local state, second local state) -> memoized fact
-    safe_pairs = declare(np.uint8)  # pair of low local ids -> masks of property kinds that always hold of it
-    listed = declare(np.int32)  # tree nodes of internal actions that may be enabled, in spans
-    shared_contents = declare(np.int32, -1)  # number -> contents of the shared fields
-    shared_places = declare(np.int32)  # hash table of these contents
-    scratch = declare(np.int32, -1)  # one flat state
-    pieces = declare(np.int32)  # successor -> number of its step among those of pieces of actions, or 0
-    touched = declare(np.uint8)  # successor -> whether a field of several columns differs from the state's
-    least = declare(np.int64)  # successor -> permutation that makes its least image
-    waiting_rows = declare(np.int32, -1)  # successors that wait for cluster ids: see `flat/batches.py`
-    waiting_images = declare(np.int32, -1)  # their canonical images
-    waiting_words = declare(np.uint64, -1)  # their packed words so far
-    waiting_hashes = declare(np.int64, -1)  # hashes of their clusters' contents
-    broken = declare(np.int64)  # pruned successor -> mask of the invariants that it violates
-    blocked = declare(np.int64)  # labels of steps that only an exhausted bound disables in the state
+    fired = declare_array(np.int64)  # label -> number of steps generated
+    stats = declare_array(np.int64)  # see `codes`
+    states = declare_array(np.int32, -1)  # the states of the batch
+    succ = declare_array(np.int32, -1)  # successors of one state: action, step flags, control row, inboxes ...
+    misses = declare_array(np.int64, 5)  # cache misses: kind and arguments
+    retry = declare_array(np.int64)  # states that met a cache miss
+    events = declare_array(np.int64, 3)  # state, kind, properties
+    collected = declare_array(
+        np.int32, -1
+    )  # successors for Python: source, control row, inboxes ...; empty where unused
+    words = declare_array(np.uint64, -1)  # packed flat successors; the last entry is the state itself
+    left = declare_array(np.int64)  # permutations that may still lead to the least image
+    sources = declare_array(np.int32, -1)  # permutation, slot -> slot that it moves there
+    sources_of = declare_array(np.int64)  # slot -> mask of the slots that some permutation moves there
+    fact_counts = declare_array(np.int64)  # see `flat/facts.py`
+    facts = declare_array(np.int64, 2)  # (shared fields, local state, second local state) -> memoized fact
+    safe_pairs = declare_array(np.uint8)  # pair of low local ids -> masks of property kinds that always hold of it
+    listed = declare_array(np.int32)  # tree nodes of internal actions that may be enabled, in spans
+    shared_contents = declare_array(np.int32, -1)  # number -> contents of the shared fields
+    shared_places = declare_array(np.int32)  # hash table of these contents
+    scratch = declare_array(np.int32, -1)  # one flat state
+    pieces = declare_array(np.int32)  # successor -> number of its step among those of pieces of actions, or 0
+    touched = declare_array(np.uint8)  # successor -> whether a field of several columns differs from the state's
+    least = declare_array(np.int64)  # successor -> permutation that makes its least image
+    waiting_rows = declare_array(np.int32, -1)  # successors that wait for cluster ids: see `flat/batches.py`
+    waiting_images = declare_array(np.int32, -1)  # their canonical images
+    waiting_words = declare_array(np.uint64, -1)  # their packed words so far
+    waiting_hashes = declare_array(np.int64, -1)  # hashes of their clusters' contents
+    broken = declare_array(np.int64)  # pruned successor -> mask of the invariants that it violates
+    blocked = declare_array(np.int64)  # labels of steps that only an exhausted bound disables in the state
 
 
 MissResolver = Callable[[Any, WorkerArrays], None]
@@ -131,9 +141,9 @@ MissResolver = Callable[[Any, WorkerArrays], None]
 class SuccessorArrays(ArrayGroup):
     """The successors that one thread found, divided by the partition that owns each."""
 
-    rows = declare(np.int32, -1, -1)
-    words = declare(np.uint64, -1, -1)  # the packed identity of each row
-    counts = declare(np.int64)
+    rows = declare_array(np.int32, -1, -1)
+    words = declare_array(np.uint64, -1, -1)  # the packed identity of each row
+    counts = declare_array(np.int64)
 
 
 @inlined

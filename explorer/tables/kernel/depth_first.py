@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.native.arrays import ArrayGroup, declare
+from kraftcheck.explorer.native.arrays import ArrayGroup, declare_array
 from kraftcheck.explorer.native.compiling import inlined, keep_alive, unowned_array
 from kraftcheck.explorer.tables.kernel import arrays, codes, jit, maps, resolve
 from kraftcheck.explorer.tables.kernel.expand import expand
@@ -31,14 +31,14 @@ NARROW = np.int64(-5)  # an id has outgrown its field of the packing
 class StackArrays(ArrayGroup):
     """The stack of a depth-first search: states to expand, with their depths."""
 
-    states = declare(np.int32, -1)
-    depths = declare(np.int32)  # initial states have depth 1
+    states = declare_array(np.int32, -1)
+    depths = declare_array(np.int32)  # initial states have depth 1
 
 
 class DepthSetArrays(ArrayGroup):
     """The visited states, with the least depth of each."""
 
-    keys = declare(np.uint64, -1)  # packed words, then the least depth at which the state was reached; 0: free
+    keys = declare_array(np.uint64, -1)  # packed words, then the least depth at which the state was reached; 0: free
 
 
 @inlined
@@ -222,12 +222,12 @@ GOING, LONG_ENOUGH, NO_SUCCESSOR, CUT_OFF = 0, 1, 2, 3  # status of a walk; CUT_
 class WalkArrays(ArrayGroup):
     """A batch of random walks: their actions, lengths, seeds and first violations."""
 
-    taken = declare(np.int32, -1)  # walk, index -> action of the step to that state
-    broken = declare(np.int32, -1)  # walk, property -> first index at which it is violated, or -1
-    length = declare(np.int64)
-    status = declare(np.int64)
-    refused = declare(np.int64)  # successors of the last state that Python rejected
-    seeds = declare(np.uint64)
+    taken = declare_array(np.int32, -1)  # walk, index -> action of the step to that state
+    broken = declare_array(np.int32, -1)  # walk, property -> first index at which it is violated, or -1
+    length = declare_array(np.int64)
+    status = declare_array(np.int64)
+    refused = declare_array(np.int64)  # successors of the last state that Python rejected
+    seeds = declare_array(np.uint64)
 
 
 @jit

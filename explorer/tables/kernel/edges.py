@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.native.arrays import ArrayGroup, declare
+from kraftcheck.explorer.native.arrays import ArrayGroup, declare_array
 from kraftcheck.explorer.native.compiling import keep_alive, unowned_array
 from kraftcheck.explorer.tables.kernel import arrays, codes, jit
 from kraftcheck.explorer.tables.kernel.expand import expand
@@ -18,10 +18,10 @@ from kraftcheck.explorer.tables.kernel.tree_walk import walk_while_row_answers
 class EdgeArrays(ArrayGroup):
     """The edges that one thread found."""
 
-    sources = declare(np.int64)  # indices of the source states
-    words = declare(np.uint64, -1)  # packed canonical keys of the target states
-    owners = declare(np.int64)  # partitions that own the targets; BEYOND or BLOCKED for an edge without a target
-    labels = declare(np.uint16)  # step labels
+    sources = declare_array(np.int64)  # indices of the source states
+    words = declare_array(np.uint64, -1)  # packed canonical keys of the target states
+    owners = declare_array(np.int64)  # partitions that own the targets; BEYOND or BLOCKED for an edge without a target
+    labels = declare_array(np.uint16)  # step labels
 
 
 BEYOND, BLOCKED = -1, -2

@@ -28,7 +28,7 @@ from kraftcheck.explorer.native.compiling import (
 )
 from kraftcheck.explorer.tables.kernel import jit
 from kraftcheck.explorer.tables.kernel.codes import NONE, larger, smaller
-from kraftcheck.explorer.tables.kernel.packing import HOME_BITS, MIXED_BITS, hash_words, put_bits, unmix
+from kraftcheck.explorer.tables.kernel.packing import HOME_BITS, MIXED_BITS, hash_words, put_bits, restore_mixed_bits
 
 MAX_HASH_SET_LOAD = 0.9
 PREFETCH_DISTANCE = 32  # entries between a prefetch and the read
@@ -343,7 +343,7 @@ def write_words_of_entries(keys: Any, places: Any, layout: Any, words: Any) -> A
     for at in range(len(places)):
         if places[at] == 0:
             continue
-        unmix(words, n, read_entry_except_mixed_bits(keys, places, shape, at, words, n))
+        restore_mixed_bits(words, n, read_entry_except_mixed_bits(keys, places, shape, at, words, n))
         n += 1
     return n
 

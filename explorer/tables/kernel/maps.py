@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.native.arrays import ArrayGroup, declare
+from kraftcheck.explorer.native.arrays import ArrayGroup, declare_array
 from kraftcheck.explorer.native.compiling import inlined
 from kraftcheck.explorer.tables.kernel import codes, jit
 
@@ -138,12 +138,12 @@ def copy_map(pairs: Any, larger: Any, near: Any) -> None:
 class FingerprintArrays(ArrayGroup):
     """The fingerprints of a state's parts, by their ids."""
 
-    rows = declare(np.uint64)
-    contents = declare(np.uint64)
-    locals = declare(np.uint64)
-    messages = declare(np.uint64)
-    slots = declare(np.uint64)
-    shared = declare(np.uint64, -1)  # column, value
+    rows = declare_array(np.uint64)
+    contents = declare_array(np.uint64)
+    locals = declare_array(np.uint64)
+    messages = declare_array(np.uint64)
+    slots = declare_array(np.uint64)
+    shared = declare_array(np.uint64, -1)  # column, value
 
 
 @jit

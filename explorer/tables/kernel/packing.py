@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.native.arrays import ArrayGroup, declare
+from kraftcheck.explorer.native.arrays import ArrayGroup, declare_array
 from kraftcheck.explorer.native.compiling import add_atomically, compare_and_swap, inlined, unowned_array
 from kraftcheck.explorer.tables.kernel import codes, jit, maps
 
@@ -33,15 +33,17 @@ _INVERSE_MIX_FACTOR = np.uint64(pow(int(_MIX_FACTOR), -1, 1 << MIXED_BITS))
 class PackingArrays(ArrayGroup):
     """The bit position and width of each field of a packed state."""
 
-    position = declare(np.int32)  # first bit of each field
-    width = declare(np.int32)  # bits of each field
+    position = declare_array(np.int32)  # first bit of each field
+    width = declare_array(np.int32)  # bits of each field
     # Only flat states use the other arrays: see below.
-    field_of = declare(np.int32)  # column -> its field; -1 where a VIEW hides the column
-    firsts = declare(np.int32)  # field -> its first place in `columns` and `factors`; the last entry is their length
-    columns = declare(np.int32)
-    factors = declare(np.uint64)  # factor of each place in the hash of a cluster's contents
-    clusters = declare(np.int64)  # number of fields with several columns, which come first
-    items = declare(np.int64)  # places in `cluster_items` that the clusters of one state take
+    field_of = declare_array(np.int32)  # column -> its field; -1 where a VIEW hides the column
+    firsts = declare_array(
+        np.int32
+    )  # field -> its first place in `columns` and `factors`; the last entry is their length
+    columns = declare_array(np.int32)
+    factors = declare_array(np.uint64)  # factor of each place in the hash of a cluster's contents
+    clusters = declare_array(np.int64)  # number of fields with several columns, which come first
+    items = declare_array(np.int64)  # places in `cluster_items` that the clusters of one state take
 
 
 @inlined
@@ -85,7 +87,8 @@ def hash_of_unmixed_bits(words: Any, place: Any) -> Any:
 def hash_words(words: Any, place: Any) -> Any:
     """Mix the first bits of packed words with a hash of the other bits.
 
-    The map is a bijection of the first bits for any given other bits, so `unmix` can restore them from the result.
+    The map is a bijection of the first bits for any given other bits. `restore_mixed_bits` restores them from the
+    result.
     """
     x = (words[place, 0] * _MIX_FACTOR) & MIXED_BITS_MASK
     x ^= x >> np.uint64(MIXED_BITS // 2)
@@ -93,7 +96,7 @@ def hash_words(words: Any, place: Any) -> Any:
 
 
 @inlined
-def unmix(words: Any, place: Any, mixed: Any) -> None:
+def restore_mixed_bits(words: Any, place: Any, mixed: Any) -> None:
     """Restore the first bits of packed words, 0 so far, from `mixed`, the result of `hash_words`."""
     x = ((mixed - hash_of_unmixed_bits(words, place)) * _INVERSE_MIX_FACTOR) & MIXED_BITS_MASK
     x ^= x >> np.uint64(MIXED_BITS // 2)

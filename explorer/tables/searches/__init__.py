@@ -13,5 +13,5 @@ calls `checker.stop_at_max_states()` and `checker.monitor.check_time_limit(...)`
 
 The search order keeps the predecessors that a counterexample needs. It honours
 `max_depth`, and sets the result's `depth`. The options `--memory`, `--checkpoint`, `@reachable` and `@temporal`
-need an entry in `explorer/request.py`. A pattern to copy is `BreadthFirst._expand_batch` in `bfs.py`.
+need an entry in `explorer/request.py`. A pattern to copy is `BreadthFirstSearch._expand_batch` in `bfs.py`.
 """

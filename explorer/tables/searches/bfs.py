@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kraftcheck.explorer.result import INTERRUPTED_LIMIT, MEMORY_LIMIT, Behaviour, Result, SearchRequest, SearchStopped
-from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.expander import Expander, ExpansionEvent
 from kraftcheck.explorer.tables.level_graph import check_graph_properties
 from kraftcheck.explorer.tables.level_states import LayoutPolicy, SearchStates
 from kraftcheck.explorer.tables.rows import Rows
+from kraftcheck.explorer.tables.violation_checker import ViolationChecker
 from kraftcheck.explorer.tables.witness import WitnessSearch
 from kraftcheck.processes import InterruptHandler
 from kraftcheck.spec.errors import RaisedError
@@ -30,7 +30,7 @@ COUNTEREXAMPLE_MAY_DIFFER_NOTE = (
 )
 
 
-class BreadthFirst:
+class BreadthFirstSearch:
     """A breadth-first search."""
 
     def __init__(
@@ -262,4 +262,4 @@ class BreadthFirst:
 
 def search(protocol: Protocol, options: SearchRequest) -> Result:
     """Search breadth first, by default with one thread per processor."""
-    return BreadthFirst(protocol, options).run()
+    return BreadthFirstSearch(protocol, options).run()

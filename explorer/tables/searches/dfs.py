@@ -8,12 +8,12 @@ import numpy as np
 
 from kraftcheck.explorer.native.arrays import grow_array
 from kraftcheck.explorer.result import Behaviour, Result, SearchRequest
-from kraftcheck.explorer.tables.checker import ViolationChecker
 from kraftcheck.explorer.tables.expander import Expander
 from kraftcheck.explorer.tables.kernel import codes, depth_first
 from kraftcheck.explorer.tables.kernel.arrays import TableFull
 from kraftcheck.explorer.tables.python_checks import PythonChecks
 from kraftcheck.explorer.tables.rows import BitPacking, Rows, Words
+from kraftcheck.explorer.tables.violation_checker import ViolationChecker
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 
@@ -58,7 +58,7 @@ class VisitedDepthTable(depth_first.DepthSetArrays):
         self.keys, self.packing = other.keys, new
 
 
-class DepthFirst:
+class DepthFirstSearch:
     """A depth-first search."""
 
     def __init__(self, protocol: Protocol, options: SearchRequest) -> None:
@@ -209,4 +209,4 @@ class DepthFirst:
 
 def search(protocol: Protocol, options: SearchRequest) -> Result:
     """Search depth first, along paths of at most `max_depth` states."""
-    return DepthFirst(protocol, options).run()
+    return DepthFirstSearch(protocol, options).run()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kraftcheck.explorer.native.arrays import ArrayGroup, declare
+from kraftcheck.explorer.native.arrays import ArrayGroup, declare_array
 from kraftcheck.explorer.native.compiling import inlined, kernel_compiler, unowned_array
 
 jit = kernel_compiler(Path(__file__).parent)
@@ -32,23 +32,23 @@ NO_NODE = np.int64(-1)
 class ProductArrays(ArrayGroup):
     """A state graph with its atoms and fairness, an automaton, and the marks of the product's nodes."""
 
-    first = declare(np.int64)  # by state: its first edge; one entry more than states
-    kind = declare(np.int32)  # by state: its kind, which are its true atoms and enabled conditions
-    target = declare(np.int32)  # by edge: its target, another state except for a round (`ROUND`)
-    label = declare(np.uint16)  # by edge: its label
-    held = declare(np.uint64)  # by kind: the true atoms
-    enabled = declare(np.uint64)  # by kind: the fairness conditions with an enabled action
-    label_atoms = declare(np.uint64)  # by label: the atoms that its steps make true
-    label_taken = declare(np.uint64)  # by label: the fairness conditions whose action it is
-    move_first = declare(np.int64)  # by state of the automaton: its first move
-    move_target = declare(np.int64)
-    wanted = declare(np.uint64)
-    unwanted = declare(np.uint64)
-    accepts = declare(np.uint64)
-    mark = declare(np.int32)  # by node: a mark, or its component
-    parent = declare(np.int32)  # by node: the node that it was reached from; itself if initial, -1 if not reached
-    order = declare(np.int32)  # the reached nodes, in breadth-first order
-    rank = declare(np.int32)  # by node: its rank in the search for components
+    first = declare_array(np.int64)  # by state: its first edge; one entry more than states
+    kind = declare_array(np.int32)  # by state: its kind, which are its true atoms and enabled conditions
+    target = declare_array(np.int32)  # by edge: its target, another state except for a round (`ROUND`)
+    label = declare_array(np.uint16)  # by edge: its label
+    held = declare_array(np.uint64)  # by kind: the true atoms
+    enabled = declare_array(np.uint64)  # by kind: the fairness conditions with an enabled action
+    label_atoms = declare_array(np.uint64)  # by label: the atoms that its steps make true
+    label_taken = declare_array(np.uint64)  # by label: the fairness conditions whose action it is
+    move_first = declare_array(np.int64)  # by state of the automaton: its first move
+    move_target = declare_array(np.int64)
+    wanted = declare_array(np.uint64)
+    unwanted = declare_array(np.uint64)
+    accepts = declare_array(np.uint64)
+    mark = declare_array(np.int32)  # by node: a mark, or its component
+    parent = declare_array(np.int32)  # by node: the node that it was reached from; itself if initial, -1 if not reached
+    order = declare_array(np.int32)  # the reached nodes, in breadth-first order
+    rank = declare_array(np.int32)  # by node: its rank in the search for components
 
 
 @inlined
@@ -207,7 +207,7 @@ def mark_fair_components(p: Any, acceptance: Any, weak: Any, strong: Any, most: 
                 for k in range(begin_of, stacked + 1):
                     rank[stack[k]] = c
                 index -= stacked + 1 - begin_of
-                verdict, later = judge_component(p, stack, begin_of, stacked + 1, acceptance, weak, strong, most)
+                verdict, later = classify_component(p, stack, begin_of, stacked + 1, acceptance, weak, strong, most)
                 most += verdict
                 again += later
                 stacked = begin_of
@@ -220,7 +220,7 @@ def mark_fair_components(p: Any, acceptance: Any, weak: Any, strong: Any, most: 
 
 
 @jit
-def judge_component(
+def classify_component(
     p: Any, nodes: Any, begin: Any, end: Any, acceptance: Any, weak: Any, strong: Any, number: Any
 ) -> Any:
     """Mark the nodes of one component; return 1 if it is fair, else 0, and the number of nodes to retry."""

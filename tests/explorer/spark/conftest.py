@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("pyarrow")
-from kraftcheck.explorer.spark.jobs import InProcessTasks
+from kraftcheck.explorer.spark.level_jobs import InProcessTasks
 
 
 @pytest.fixture(scope="session")

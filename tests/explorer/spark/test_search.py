@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kraftcheck.explorer.request import drop_unsound_symmetry_with_notes
 from kraftcheck.explorer.result import Result, SearchRequest, Verdict
 from kraftcheck.explorer.tables.python_checks import partition_properties
-from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
+from kraftcheck.explorer.tables.searches.bfs import BreadthFirstSearch
 from kraftcheck.explorer.transition_system import canonicalizer
 from kraftcheck.spec.discovery import load_protocol
 from kraftcheck.spec.errors import InputError
@@ -33,7 +33,7 @@ from tests.support.tlc import TLC, bound
 
 pytest.importorskip("pyarrow")
 from kraftcheck.explorer.spark.engine import SparkSearch
-from kraftcheck.explorer.spark.jobs import cheaper_engine_notes
+from kraftcheck.explorer.spark.level_jobs import cheaper_engine_notes
 from kraftcheck.explorer.spark_cluster import TaskRaisedError, input_error_from_spark_text
 from tests.support.spark.pretended import Lost, search
 
@@ -73,7 +73,7 @@ def assert_alike(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     random = Random(seed)
     for drawn in sample(1, seed=seed, large=200, most=600):
         options = replace(drawn.description.options(drawn.protocol), keep_going=True)
-        expected = BreadthFirst(drawn.protocol, options, 1).run()
+        expected = BreadthFirstSearch(drawn.protocol, options, 1).run()
         folder = tmp_path_factory.mktemp("search")
         result, driver = search(drawn.protocol, replace(options, checkpoint=folder / "a"), folder / "a", random)
         assert found(result) == found(expected), drawn.description
@@ -132,7 +132,7 @@ def test_a_view(tmp_path: Path, seed: int, *, symmetry: bool) -> None:
     drawn = symmetric(seed)
     options = replace(drawn.description.options(drawn.protocol), keep_going=True, constraints=())
     options = replace(options, action_constraints=(), symmetry=options.symmetry if symmetry else None)
-    whole = BreadthFirst(drawn.protocol, options, 1).run()
+    whole = BreadthFirstSearch(drawn.protocol, options, 1).run()
     options = replace(options, view="less")
     result, driver = search(drawn.protocol, replace(options, checkpoint=tmp_path / "a"), tmp_path / "a", Random(seed))
     assert 1 < result.distinct_states < whole.distinct_states
@@ -148,7 +148,7 @@ def test_a_view_that_hides_what_nothing_depends_on(tmp_path: Path) -> None:
     for number, options in enumerate((SearchRequest(deadlock=False), SearchRequest(deadlock=False, symmetry="symm"))):
         options = replace(options, view="votes", checkpoint=tmp_path / str(number))
         result, _ = search(protocol, options, tmp_path / str(number), Random(number))
-        expected = BreadthFirst(protocol, replace(options, checkpoint=None), 1).run()
+        expected = BreadthFirstSearch(protocol, replace(options, checkpoint=None), 1).run()
         assert found(result) == found(expected)
 
 
@@ -169,8 +169,8 @@ def symmetric(seed: int) -> Sample:
 def test_random_symmetric_protocols(tmp_path: Path, seed: int) -> None:
     drawn = symmetric(seed)
     options = replace(drawn.description.options(drawn.protocol), keep_going=True)
-    expected = BreadthFirst(drawn.protocol, options, 1).run()
-    without = BreadthFirst(drawn.protocol, replace(options, symmetry=None), 1).run()
+    expected = BreadthFirstSearch(drawn.protocol, options, 1).run()
+    without = BreadthFirstSearch(drawn.protocol, replace(options, symmetry=None), 1).run()
     assert expected.distinct_states < without.distinct_states
     result, driver = search(drawn.protocol, replace(options, checkpoint=tmp_path / "a"), tmp_path / "a", Random(seed))
     assert found(result) == found(expected), drawn.description
@@ -191,7 +191,7 @@ def test_an_assert_that_fails_in_a_task(tmp_path: Path, where: str) -> None:
     path.write_text(PING.replace(where, f"        assert me.pings < 2 and not me.log\n{where}"))
     protocol = load_protocol(path, "PingPong")()
     options = SearchRequest(deadlock=False, properties=(protocol.properties["ShortLog"],))
-    expected = BreadthFirst(protocol, options, 1).run()
+    expected = BreadthFirstSearch(protocol, options, 1).run()
     assert expected.verdict is Verdict.ASSERTION
     result, _ = search(protocol, replace(options, checkpoint=tmp_path / "c"), tmp_path / "c", Random(1))
     assert result.verdict is Verdict.ASSERTION
@@ -221,7 +221,7 @@ def test_an_invariant_of_whole_states(tmp_path: Path, asserted: str, held: str, 
     protocol = load_protocol(path, "PingPong")()
     options = SearchRequest(deadlock=False, properties=(protocol.properties["Whole"],), max_depth=depth)
     assert partition_properties(options).non_local == options.properties
-    expected = BreadthFirst(protocol, options, 1).run()
+    expected = BreadthFirstSearch(protocol, options, 1).run()
     folder = tmp_path / "c"
     result, _ = search(protocol, replace(options, checkpoint=folder), folder, Random(1))
     assert (result.verdict, result.depth, result.complete) == (expected.verdict, expected.depth, expected.complete)
@@ -241,7 +241,7 @@ def test_a_constraint_of_whole_states(tmp_path: Path, *, asserted: bool) -> None
     protocol = load_protocol(path, "PingPong")()
     options = SearchRequest(deadlock=False, constraints=(protocol.properties["Whole"],))
     assert partition_properties(options).non_local_constraints == options.constraints
-    expected = BreadthFirst(protocol, options, 1).run()
+    expected = BreadthFirstSearch(protocol, options, 1).run()
     result, driver = search(protocol, replace(options, checkpoint=tmp_path / "a"), tmp_path / "a", Random(1))
     assert result.verdict is expected.verdict is (Verdict.ASSERTION if asserted else Verdict.OK)
     if asserted:
@@ -262,7 +262,7 @@ def test_an_invariant_of_whole_states_beyond_a_constraint(tmp_path: Path) -> Non
     protocol = load_protocol(path, "PingPong")()
     whole, low = (protocol.properties[name] for name in ("Whole", "Low"))
     options = SearchRequest(deadlock=False, properties=(whole,), constraints=(low,), keep_going=True)
-    expected = BreadthFirst(protocol, options, 1).run()
+    expected = BreadthFirstSearch(protocol, options, 1).run()
     result, _ = search(protocol, replace(options, checkpoint=tmp_path / "c"), tmp_path / "c", Random(1))
     assert expected.verdict is Verdict.VIOLATION
     assert found(result) == found(expected)
@@ -282,7 +282,7 @@ def test_an_invariant_of_whole_states_beyond_a_constraint(tmp_path: Path) -> Non
 def test_the_graph_of_a_shipped_model(tmp_path: Path, model: str, config: str, variant: str | None) -> None:
     given = model_bound(model, config, variant)
     options, _ = drop_unsound_symmetry_with_notes(SearchRequest.of(given))
-    expected = BreadthFirst(given.protocol, options, 1).run()
+    expected = BreadthFirstSearch(given.protocol, options, 1).run()
     result, _ = search(given.protocol, replace(options, checkpoint=tmp_path / "c"), tmp_path / "c", Random(1), small=20)
     assert found(result) == found(expected)
     assert [one.trap for one in result.violations] == [one.trap for one in expected.violations]
@@ -329,7 +329,7 @@ def test_a_violation_ends_the_search_with_the_shortest_behaviour(tmp_path: Path)
     for drawn in sample(6, seed=5, large=200, most=600):
         options = drawn.description.options(drawn.protocol)
         options = replace(options, keep_going=False)
-        expected = BreadthFirst(drawn.protocol, options, 1).run()
+        expected = BreadthFirstSearch(drawn.protocol, options, 1).run()
         folder = tmp_path / str(drawn.description.__hash__())
         result, _ = search(drawn.protocol, replace(options, checkpoint=folder), folder, Random(1))
         assert (result.verdict, result.depth, result.complete) == (expected.verdict, expected.depth, expected.complete)
@@ -344,7 +344,7 @@ def test_limits(tmp_path: Path) -> None:
     for number, limited in enumerate((replace(options, max_depth=7), replace(options, max_states=100))):
         folder = tmp_path / str(number)
         result, _ = search(protocol, replace(limited, checkpoint=folder), folder, Random(1))
-        expected = BreadthFirst(protocol, limited, 1).run()
+        expected = BreadthFirstSearch(protocol, limited, 1).run()
         assert (result.limit, result.distinct_states) == (expected.limit, expected.distinct_states)
         result, _ = search(protocol, replace(options, resume=folder), folder, Random(1))
-        assert found(result) == found(BreadthFirst(protocol, options, 1).run())
+        assert found(result) == found(BreadthFirstSearch(protocol, options, 1).run())

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kraftcheck.explorer.result import Result, Search
 from kraftcheck.explorer.tables.engine import explore
-from kraftcheck.explorer.tables.searches.bfs import BreadthFirst
+from kraftcheck.explorer.tables.searches.bfs import BreadthFirstSearch
 from kraftcheck.explorer.transition_system import canonicalizer
 from tests.support.explorer.random_protocols import Sample
 
@@ -28,7 +28,7 @@ def check_agreement(found: Sample, workers: int) -> None:
     protocol = found.protocol
     options = found.description.options(protocol)
     reference, expected = found.reference, found.result
-    search = BreadthFirst(protocol, options, workers)
+    search = BreadthFirstSearch(protocol, options, workers)
     result = search.run()
     assert compared(result) == compared(expected), found.description
     assert result.depth == expected.depth, found.description

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from kraftcheck.explorer.result import Result, SearchRequest
-from kraftcheck.explorer.spark import jobs, tasks
+from kraftcheck.explorer.spark import level_jobs, tasks
 from kraftcheck.explorer.spark import shared_folder as folder
 from kraftcheck.explorer.spark.checkpoint import SparkCheckpoint
 from kraftcheck.explorer.spark.engine import SparkSearch
@@ -114,8 +114,8 @@ def search(
 ) -> tuple[Result, SparkSearch]:
     """Search on a pretended Spark, with levels divided into many tasks however small they are."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jobs, "SMALL_LEVEL_STATES", 20)
-        patch.setattr(jobs, "STATES_A_TASK", 60)
+        patch.setattr(level_jobs, "SMALL_LEVEL_STATES", 20)
+        patch.setattr(level_jobs, "STATES_A_TASK", 60)
         patch.setattr(folder, "STATES_A_ROW_GROUP", 16)
         patch.setattr(tasks, "STATES_A_ROW_GROUP", 16)
         patch.setattr(tasks, "MOST_BYTES_A_ROW", 50)

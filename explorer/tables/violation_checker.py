@@ -22,7 +22,7 @@ from kraftcheck.explorer.result import (
     behaviour_along,
     find_error_in_steps_from,
     least_transition,
-    step_of_transition,
+    trace_step_of_transition,
 )
 from kraftcheck.explorer.tables.expander import Expander, ExpansionEvent
 from kraftcheck.explorer.tables.kernel.codes import EVENT_BAD_STEP, EVENT_DEADLOCK
@@ -142,7 +142,7 @@ class ViolationChecker:
             if self.system.goes_on(state, taken.target):
                 found = find_error_in_steps_from(self.semantics, taken.target, ())
                 if found is not None and found.name == error.name and found.trace is not None:
-                    found.trace = (step_of_transition(taken), *found.trace)
+                    found.trace = (trace_step_of_transition(taken), *found.trace)
                     return found
         return None
 
@@ -168,7 +168,7 @@ class ViolationChecker:
             steps = list(filter(violates, transitions))
             if not steps:
                 raise AssertionError(f"{prop.name} is violated in the tables, but by no reference step of the state")
-            self.monitor.violation(prop.name, (*trace, step_of_transition(least_transition(steps))))
+            self.monitor.violation(prop.name, (*trace, trace_step_of_transition(least_transition(steps))))
 
     def _violates(self, prop: Property, state: State, over_steps: bool) -> Callable[[Transition], bool]:
         """Return a test of whether a step violates a property."""

@@ -32,6 +32,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Voter,
 )
 from kraftcheck.kraft_model.quorum.rules import epoch_start, matches_voter, replica_ended_by_exception
+from kraftcheck.lockstep.driver_process import Driver, DriverAnswer
 from kraftcheck.lockstep.messages import (
     Json,
     MessageConverter,
@@ -41,7 +42,6 @@ from kraftcheck.lockstep.messages import (
     canonical_message,
     is_absent_in_model,
 )
-from kraftcheck.lockstep.process import Driver, DriverAnswer
 from kraftcheck.spec import Map, ModelValue, Record, State, ordered
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import field_names
@@ -393,7 +393,7 @@ WAITING_MODES = (Mode.FOLLOWER, Mode.UNATTACHED)
 MODES_THAT_HIDE_VOTE = (Mode.LEADER, Mode.RESIGNED)  # Kafka's state does not show its vote, which matters no more
 
 
-class FieldDifference(NamedTuple):
+class ModelKafkaDifference(NamedTuple):
     """A difference between a state of the model and Kafka's."""
 
     where: ModelValue | None  # the replica, or None for messages
@@ -412,7 +412,7 @@ def canonical_and_model_messages(state: State) -> Iterator[tuple[Record, Record]
     return ((canonical_message(message), message) for inbox in state.inboxes.values() for message in inbox)
 
 
-def state_differences(state: State, cluster: KafkaCluster) -> Iterator[FieldDifference]:
+def state_differences(state: State, cluster: KafkaCluster) -> Iterator[ModelKafkaDifference]:
     """Yield the differences between a state of the model and Kafka's, replicas first."""
     for host, replica in state.replicas.items():
         if not isinstance(replica, Admin):
@@ -427,23 +427,25 @@ def state_differences(state: State, cluster: KafkaCluster) -> Iterator[FieldDiff
     ours, theirs = canonical_messages_in_flight(state), set(cluster.in_flight.values())
     if ours != theirs:
         for message in ours - theirs:
-            yield FieldDifference(None, type(message).__name__, message, None)
+            yield ModelKafkaDifference(None, type(message).__name__, message, None)
         for message in theirs - ours:
-            yield FieldDifference(None, type(message).__name__, None, message)
+            yield ModelKafkaDifference(None, type(message).__name__, None, message)
 
 
-def replica_differences(model: Replica, kafka: KafkaReplicaState) -> Iterator[FieldDifference]:
+def replica_differences(model: Replica, kafka: KafkaReplicaState) -> Iterator[ModelKafkaDifference]:
     """Yield the differences between a replica of the model and Kafka's."""
     has_ended = model.mode in ENDED_MODES, kafka.mode is Mode.DOWN
     if any(has_ended):  # its other fields no longer matter
         if not all(has_ended):
-            yield FieldDifference(model.id, "mode", model.mode, kafka.mode)
+            yield ModelKafkaDifference(model.id, "mode", model.mode, kafka.mode)
         return
     yield from _differing_fields(model.id, _replica_fields_in_model_and_kafka(model, kafka))
 
 
-def _differing_fields(where: ModelValue | None, parts: Iterable[tuple[str, Any, Any]]) -> Iterator[FieldDifference]:
-    return (FieldDifference(where, field, ours, theirs) for field, ours, theirs in parts if ours != theirs)
+def _differing_fields(
+    where: ModelValue | None, parts: Iterable[tuple[str, Any, Any]]
+) -> Iterator[ModelKafkaDifference]:
+    return (ModelKafkaDifference(where, field, ours, theirs) for field, ours, theirs in parts if ours != theirs)
 
 
 def _replica_fields_in_model_and_kafka(model: Replica, kafka: KafkaReplicaState) -> Iterator[tuple[str, Any, Any]]:
