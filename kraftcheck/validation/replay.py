@@ -15,12 +15,19 @@ from typing import Any
 
 from kraftcheck.kraft_model.quorum.records import (
     ADMIN,
+    AddVoterRequest,
     ApiVersionsRequest,
     Batch,
+    BeginQuorumEpochRequest,
     DiskReplica,
+    EndQuorumEpochRequest,
     FetchRequest,
+    FetchSnapshotRequest,
     Nil,
+    RemoveVoterRequest,
     Replica,
+    UpdateVoterRequest,
+    VoteRequest,
 )
 from kraftcheck.kraft_model.quorum.rules import (
     candidate_replica,
@@ -185,6 +192,19 @@ RESPONSE_HANDLERS = {
     "ApiVersions": "handle_api_versions_response",
 }
 """The action for a received response, by API."""
+
+REQUEST_OF_API: dict[str, type[Record]] = {
+    "Fetch": FetchRequest,
+    "FetchSnapshot": FetchSnapshotRequest,
+    "Vote": VoteRequest,
+    "BeginQuorumEpoch": BeginQuorumEpochRequest,
+    "EndQuorumEpoch": EndQuorumEpochRequest,
+    "AddRaftVoter": AddVoterRequest,
+    "RemoveRaftVoter": RemoveVoterRequest,
+    "UpdateRaftVoter": UpdateVoterRequest,
+    "ApiVersions": ApiVersionsRequest,
+}
+"""The model's request, by API."""
 
 
 class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
@@ -365,6 +385,8 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
         request = node.asked.get(event.correlation)
         if request is None:
             raise EventRefusal(event, "answers no request of this process")
+        if not isinstance(request, REQUEST_OF_API.get(event.body.api, ())):
+            raise EventRefusal(event, "answers a request of another API")
         if is_transport_error(event):
             yield state._replace(sent=None) if state.sent == event.correlation else state
             return

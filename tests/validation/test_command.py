@@ -340,6 +340,22 @@ def test_a_client_without_an_id_may_fetch(validate: Callable[..., Outcome], tmp_
     assert validate(folder, "--quiet").out.startswith("conforms: 3,191 of 3,191 events")
 
 
+@pytest.mark.parametrize("other", [r"data=FetchResponse.*partitionIndex=0", "data=FetchResponse.*responses=..,"])
+def test_a_response_answers_a_request_of_its_api(
+    other: str, validate: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    texts = {path.name.removesuffix(".gz"): text(path).splitlines() for path in logs(DATA / "stopping")}
+    lines = texts["node2.trace.log"]
+    received = [place for place, line in enumerate(lines) if "Received inbound message InboundResponse" in line]
+    place = next(place for place in received if "EndQuorumEpochResponse" in lines[place])
+    fetched = next(lines[place] for place in received if re.search(other, lines[place]))
+    correlation = re.search(r"correlationId=\d+", lines[place])
+    assert correlation is not None
+    lines[place] = re.sub(r"correlationId=\d+", correlation[0], fetched, count=1)
+    folder = saved(tmp_path, ((name, "\n".join([*lines, ""])) for name, lines in texts.items()))
+    assert "answers a request of another API" in validate(folder, "--quiet").out
+
+
 # Bad input
 
 
