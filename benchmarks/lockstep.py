@@ -55,13 +55,13 @@ def main() -> None:
     with Timed(path.java, path.text, path.options) as driver, rare_garbage_collection():
         driver.ask("nothing")
         print(f"start-up {time.perf_counter() - began:.2f} s")
-        survey = LockstepCampaign(driver, protocol, WalkFile("quorum", "", (), False, ()))
+        campaign = LockstepCampaign(driver, protocol, WalkFile("quorum", "", (), False, ()))
         driver.waited, began, used = 0.0, time.perf_counter(), os.times()
-        survey.draw(options.runs, options.depth, options.seed)
+        campaign.draw(options.runs, options.depth, options.seed)
         seconds, now = time.perf_counter() - began, os.times()
     ours = now.user + now.system - used.user - used.system
-    steps = survey.steps
-    print(f"{survey.walks:,} walks, {steps:,} steps in {seconds:.1f} s: {steps / seconds:,.0f} steps/s")
+    steps = campaign.steps
+    print(f"{campaign.walks:,} walks, {steps:,} steps in {seconds:.1f} s: {steps / seconds:,.0f} steps/s")
     print(f"waited for Kafka {driver.waited / seconds:.0%} of the time, {driver.waited / steps * 1e3:.2f} ms a step")
     print(f"our processor time {ours / steps * 1e3:.2f} ms a step")
 

@@ -107,10 +107,10 @@ def replay(
         job.protocol, job.options, limit_bytes=max_size, seen_as=job.seen_as, seconds=trace_time, memory=trace_memory,
         label=label,
     )  # fmt: skip
-    from kraftcheck.traces.pipeline.frames import replayed_rows  # needs PySpark
+    from kraftcheck.traces.pipeline.frames import replay_files_to_dataframe  # needs PySpark
 
     has_content = "content" in dict(files.dtypes)
-    return replayed_rows(
+    return replay_files_to_dataframe(
         _select_typed_columns(files, path="string", **({"content": "binary"} if has_content else {})),
         job.protocol,
         arguments,

@@ -287,7 +287,7 @@ def _trace_steps_of_walk(states: list[State], actions: list[str]) -> tuple[Trace
     return tuple(map(TraceStep, states, [None, *actions]))
 
 
-class WalkGenerator:
+class WalkChunkGenerator:
     """Generates chunks and keeps its memo tables from one chunk to the next."""
 
     def __init__(self, description: dict[str, Any], plan: WalkPlan, folder: Path, user_files: Path) -> None:
@@ -313,9 +313,9 @@ class WalkGenerator:
 
 
 @lru_cache(maxsize=1)
-def _cached_walk_generator(arguments: str) -> WalkGenerator:
+def _cached_walk_generator(arguments: str) -> WalkChunkGenerator:
     given = json.loads(arguments)
-    return WalkGenerator(
+    return WalkChunkGenerator(
         given["description"], WalkPlan(**given["plan"]), Path(given["folder"]), Path(given["user_files"])
     )
 

@@ -23,7 +23,7 @@ from kraftcheck.persistence.stored_files import require_condition
 from kraftcheck.spec.discovery import ClassKey
 from kraftcheck.spec.encoding import DecodingVocabulary, decode, encode
 from kraftcheck.spec.errors import InputError
-from kraftcheck.spec.language.views import HiddenNames
+from kraftcheck.spec.language.views import HiddenFieldsAndBounds
 from kraftcheck.spec.values import ModelValue, Value
 
 StateRows = NDArray[np.int32]
@@ -93,7 +93,11 @@ class GlobalIds:
     """The global ids that one process knows."""
 
     def __init__(
-        self, interner: Interner, classes: dict[ClassKey, type], values: Iterable[Value], hidden: HiddenNames | None
+        self,
+        interner: Interner,
+        classes: dict[ClassKey, type],
+        values: Iterable[Value],
+        hidden: HiddenFieldsAndBounds | None,
     ) -> None:
         self.interner = interner
         interner.shared.sets.is_allowed = False

@@ -27,7 +27,7 @@ from kraftcheck.explorer.spark.shared_folder import (
 )
 from kraftcheck.explorer.spark.task_expander import TaskStateExpander
 from kraftcheck.explorer.spark.wire_records import WireRecord, WireRecordKind, wire_records_to_table
-from kraftcheck.explorer.tables.kernel.hash_set import look_up_entry_values, mark_entries_of_words
+from kraftcheck.explorer.tables.kernel.hash_set import look_up_entry_flags, mark_entries_of_words
 from kraftcheck.explorer.tables.rows import Words
 from kraftcheck.explorer.tables.visited import Partition
 from kraftcheck.spec.errors import RaisedError
@@ -215,7 +215,7 @@ def _unvisited_words_by_view(
     looks.add_words(keys)
     visited = _visited_flags_by_place(looks, (layout.pack(compared(states)) for states in before))
     known = np.zeros(len(keys), np.uint8)
-    look_up_entry_values(looks.keys, looks.places, looks.layout, keys, visited, known)
+    look_up_entry_flags(looks.keys, looks.places, looks.layout, keys, visited, known)
     return sorted_words(words[known == 0])
 
 

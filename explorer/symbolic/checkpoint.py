@@ -59,7 +59,7 @@ LOW_32_BITS = (1 << 32) - 1
 RootNodesByName = Mapping[str, int]
 
 
-class SavedSearch(NamedTuple):
+class SavedSymbolicSearch(NamedTuple):
     """Contents of a checkpoint of the symbolic engine."""
 
     replicas: tuple[Value, ...]  # the replicas with variables, in variable order
@@ -108,7 +108,7 @@ class SymbolicCheckpoint(SearchCheckpoint):
         super().__init__(folder, protocol, options, starts, engine="symbolic")
         self._last, self._took = -math.inf, 0.0
         self._number = 0
-        self.found: SavedSearch | None = None
+        self.found: SavedSymbolicSearch | None = None
         if options.resume is not None:
             with self.closed_on_error(), self.rejecting():
                 self.found = self._read()
@@ -153,7 +153,7 @@ class SymbolicCheckpoint(SearchCheckpoint):
         self._last = time.monotonic()
         self._took = self._last - began
 
-    def _read(self) -> SavedSearch:
+    def _read(self) -> SavedSymbolicSearch:
         noted, violations = self.read_search(MANIFEST_SHAPE)
         require_condition(
             self.options.search == Search.BFS or not violations, "a violation, which only --search bfs saves"
@@ -173,7 +173,7 @@ class SymbolicCheckpoint(SearchCheckpoint):
             arrays = np.load(BytesIO(data))
             held: Any = decode(arrays["values"].tobytes(), self.lexicon)
             more = arrays["nodes"], arrays["edges"], noted["sets"], violations, noted["seconds"]
-            found = SavedSearch._make((*held, *more))
+            found = SavedSymbolicSearch._make((*held, *more))
             found.arrange(VariableLayout(self.protocol, whole_inboxes=True))
         return found
 
@@ -184,7 +184,7 @@ class SymbolicCheckpoint(SearchCheckpoint):
         with self.rejecting(), errors_as_corrupt_file("a value that the protocol does not have", *others):
             self._restore(self.found, space)
 
-    def _restore(self, found: SavedSearch, space: StateSpace) -> None:
+    def _restore(self, found: SavedSymbolicSearch, space: StateSpace) -> None:
         variables = space.variables
         require_condition(len(found.values) == len(variables.keys), "its variables are not the protocol's")
         for level, values in enumerate(found.values):

@@ -22,7 +22,7 @@ from kraftcheck.explorer.result import (
     TraceStep,
 )
 from kraftcheck.explorer.symbolic import violations
-from kraftcheck.explorer.symbolic.checkpoint import SATURATION_SEARCH, SavedSearch, SymbolicCheckpoint
+from kraftcheck.explorer.symbolic.checkpoint import SATURATION_SEARCH, SavedSymbolicSearch, SymbolicCheckpoint
 from kraftcheck.explorer.symbolic.diagram_store import EMPTY_SET, LEAST_MAX_NODES, OutOfNodes
 from kraftcheck.explorer.symbolic.handler_cache import HandlerCache
 from kraftcheck.explorer.symbolic.state_space import StateSpace
@@ -114,7 +114,7 @@ class SymbolicSearch:
         finally:
             self._is_over = True
 
-    def _search_spaces(self, found: SavedSearch | None) -> None:
+    def _search_spaces(self, found: SavedSymbolicSearch | None) -> None:
         """Search, and restart the search with new variables or a new variable order whenever the layout changes."""
         layout, options = self._layout(), self.options
         if found is not None:
@@ -318,7 +318,7 @@ class SymbolicSearch:
         self.pace.next_look = now + CLOCK_CHECK_SECONDS
         if self.pace.deadline is not None:
             if self._interruption.asked or now > self.pace.deadline:
-                raise violations.PathTimeout
+                raise violations.CounterexampleTimeout
             self.monitor.report(0, self.space.store.nodes)
             return
         self._tick(self.space.store.nodes)

@@ -215,7 +215,7 @@ FindWitnesses = Callable[[list[str]], Iterable[tuple[str, list[State]]]]
 """Finds counterexamples, given the names of properties."""
 
 
-class PathTimeout(Exception):  # noqa: N818 - not an error
+class CounterexampleTimeout(Exception):  # noqa: N818 - not an error
     """Raised when the time for finding a counterexample has passed."""
 
 
@@ -314,7 +314,7 @@ class ViolationFinder:
         try:
             store.collect_garbage([])
             bad = self.of(store.roots["reached"], EMPTY_SET, is_part=True)
-        except (PathTimeout, OutOfNodes, LayoutChanged, OpaqueSetRequired, InputError) as why:
+        except (CounterexampleTimeout, OutOfNodes, LayoutChanged, OpaqueSetRequired, InputError) as why:
             if isinstance(why, RaisedError):
                 raise
             reason = why if isinstance(why, InputError) else "out of memory or time"
@@ -357,7 +357,7 @@ class ViolationFinder:
             for name, path in find(left):
                 left.remove(name)
                 self._tell(name, path)
-        except (PathTimeout, OutOfNodes):
+        except (CounterexampleTimeout, OutOfNodes):
             self._space.store.collect_garbage([])
             names = ", ".join(left)
             monitor.result.notes.append(f"{names}: no {kind} counterexample was found within {allowed:,.0f} s")

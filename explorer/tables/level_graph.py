@@ -9,7 +9,7 @@ import numpy as np
 
 from kraftcheck.explorer.result import Behaviour, SearchRequest
 from kraftcheck.explorer.state_graph import PropertyEvaluator, StateGraph, require_state_numbers_fit
-from kraftcheck.explorer.tables.kernel.hash_set import look_up_entry_values, store_entry_numbers
+from kraftcheck.explorer.tables.kernel.hash_set import look_up_entry_flags, store_entry_numbers
 from kraftcheck.explorer.tables.level_states import SearchStates, format_bytes
 from kraftcheck.explorer.tables.rows import Indices, Rows, indices_by_owner_partition
 from kraftcheck.explorer.tables.table_system import PackedKeys, TableTransitionSystem
@@ -65,7 +65,7 @@ class LevelStateStore:
         numbers = np.zeros(len(words), np.int32)
         for p, mine in indices_by_owner_partition(owners):
             partition, found = self._partitions[p], np.zeros(len(mine), np.int32)
-            look_up_entry_values(
+            look_up_entry_flags(
                 partition.keys, partition.places, partition.layout, words[mine], self._numbers[p], found
             )
             numbers[mine] = found

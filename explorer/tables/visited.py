@@ -38,7 +38,7 @@ from kraftcheck.explorer.tables.kernel.hash_set import (
     copy_entries_to_larger,
     insert_rows,
     insert_successors,
-    look_up_entry_values,
+    look_up_entry_flags,
     mark_entries_of_words,
     write_words_of_entries,
 )
@@ -502,7 +502,7 @@ class SpillingSet:
         fresh = []
         for p, mine in indices_by_owner_partition(owner):
             partition, flags = self.in_memory.partitions[p], np.zeros(len(mine), np.uint8)
-            look_up_entry_values(partition.keys, partition.places, partition.layout, words[mine], known[p], flags)
+            look_up_entry_flags(partition.keys, partition.places, partition.layout, words[mine], known[p], flags)
             fresh.append(mine[flags == 0])
             archive.append(p, words[fresh[-1]])
         new: Rows = rows[np.concatenate(fresh)]

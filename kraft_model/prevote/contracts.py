@@ -119,7 +119,7 @@ def are_connected(shared: Shared, one: int, other: int) -> bool:
     return shared.connectivity.get(frozenset((one, other)), False)
 
 
-def sends_if_connected(step: Step, shared: Shared, *messages: Record) -> bool:
+def sends_over_uncut_connections(step: Step, shared: Shared, *messages: Record) -> bool:
     """Return whether a step sends exactly those of `messages` whose connection is not cut."""
     arriving = [one for one in messages if are_connected(shared, one.source, one.dest)]  # type: ignore[attr-defined]
     return len(step.sent) == len(arriving) and set(step.sent) == set(arriving)
@@ -167,7 +167,9 @@ def is_permitted_one_voter_change(before: Server, after: Server, step: Step, sha
         return False
     (voter,) = changed
     told = [BeginQuorumEpochRequest(before.current_epoch, before.id, one) for one in changed & after.config.members]
-    return after == with_voter_change(before, voter, after.config.members) and sends_if_connected(step, shared, *told)
+    return after == with_voter_change(before, voter, after.config.members) and sends_over_uncut_connections(
+        step, shared, *told
+    )
 
 
 class PrevoteContracts(PrevoteMembership):
@@ -424,7 +426,9 @@ class PrevoteContracts(PrevoteMembership):
         )
         requests = vote_requests(before, before.current_epoch, pre_vote=True)
         may_stand = before.state in states and is_live_voter(before)
-        return may_stand and after == stands and counted and same and sends_if_connected(step, shared, *requests)
+        return (
+            may_stand and after == stands and counted and same and sends_over_uncut_connections(step, shared, *requests)
+        )
 
     @step_invariant
     def candidates_have_pre_votes(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
@@ -447,7 +451,7 @@ class PrevoteContracts(PrevoteMembership):
         wins = has_won(before, ServerState.PROSPECTIVE) and is_live_voter(before)
         bounded = epoch <= self.max_epoch or self.test_liveness
         requests = vote_requests(before, epoch, pre_vote=False)
-        return wins and bounded and after == stands and sends_if_connected(step, shared, *requests)
+        return wins and bounded and after == stands and sends_over_uncut_connections(step, shared, *requests)
 
     @step_invariant
     def prospectives_give_up(self, before: Server, after: Server, step: Step) -> bool:
@@ -488,7 +492,11 @@ class PrevoteContracts(PrevoteMembership):
         peers = [ElectedLeaderRequest(epoch, before.id, one, False) for one in members - {before.id}]
         if len(members) == 1 and before.hwm != len(before.log) + 1:  # the specification never elects it
             return False
-        return has_won(before, ServerState.CANDIDATE) and after == leads and sends_if_connected(step, shared, *peers)
+        return (
+            has_won(before, ServerState.CANDIDATE)
+            and after == leads
+            and sends_over_uncut_connections(step, shared, *peers)
+        )
 
     @step_invariant
     def announcements_are_repeated(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
@@ -537,7 +545,7 @@ class PrevoteContracts(PrevoteMembership):
         last_epoch, end = last_epoch_and_end(before.log)
         due = FetchRequest(before.current_epoch, end + 1, last_epoch, before.id, fetch.dest)
         waits = after == before.but(fetch_state=before.fetch_state.but(pending_fetch=due))
-        return fetch == due and waits and sends_if_connected(step, shared, due)
+        return fetch == due and waits and sends_over_uncut_connections(step, shared, due)
 
     # Clients and administrators
 

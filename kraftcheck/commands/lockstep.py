@@ -103,7 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from kraftcheck.commands._lockstep import lockstep_tasks
 
-    arguments.kafka = versions = _kafka_versions_that_fit_options(arguments)
+    arguments.kafka = versions = _requested_kafka_versions(arguments)
     with OutputFiles(arguments, "json", "reach", "report") as files:
         asked = list(lockstep_tasks(arguments))
         _require_tasks_fit_junit_test(arguments, asked)
@@ -125,7 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
     return _exit_code(made)
 
 
-def _kafka_versions_that_fit_options(arguments: argparse.Namespace) -> list[str]:
+def _requested_kafka_versions(arguments: argparse.Namespace) -> list[str]:
     """Return the versions of Kafka; those of one mixed cluster as one text."""
     from kraftcheck.lockstep.driver_process import is_mixed_version_text
 
@@ -239,7 +239,7 @@ def _run_tasks(
             several = {version: len(arguments.kafka) > 1, str(number): len(tasks) > 1}
             folder = arguments.out.joinpath(*(name for name, needed in several.items() if needed))
             made = _write_walk_files(made, folder, files)
-        if arguments.junit_test and made.survey is not None and driver.died is None:
+        if arguments.junit_test and made.campaign is not None and driver.died is None:
             _write_junit_project(driver, made, version, arguments, files)
         yield made if driver.died is None else made._replace(problem=driver.died)
         if driver.died or made.interrupted:
@@ -251,18 +251,18 @@ def _write_junit_project(
 ) -> None:
     from kraftcheck.lockstep.junit import write_junit_project
 
-    assert made.survey is not None
+    assert made.campaign is not None
     with files.of("--junit-test", arguments.junit_test):
-        write_junit_project(driver, made.survey, arguments.walk[0].stem, version, arguments.junit_test)
+        write_junit_project(driver, made.campaign, arguments.walk[0].stem, version, arguments.junit_test)
 
 
 def _write_walk_files(made: TaskResult, folder: Path, files: OutputFiles) -> TaskResult:
     """Write the walks with findings to files; return the task's result with the paths of these files."""
-    if made.survey is None or not made.survey.walks:
+    if made.campaign is None or not made.campaign.walks:
         return made
     try:
         with files.of("--out", folder):
-            return made._replace(kinds=made.survey.write(folder))
+            return made._replace(kinds=made.campaign.write(folder))
     except KeyboardInterrupt:
         return made._replace(interrupted=True)
     return made
@@ -280,7 +280,7 @@ def _raise_if_driver_or_all_tasks_failed(made: Sequence[TaskResult]) -> None:
     problems = [one.problem for one in made if one.problem is not None]
     if len(made) == len(problems) == 1 or any(isinstance(problem, DriverDied) for problem in problems):
         raise problems[-1]
-    if problems and all(one.survey is None for one in made):
+    if problems and all(one.campaign is None for one in made):
         raise problems[0]
 
 
@@ -304,7 +304,7 @@ def _changes_between_kafka_versions(
     from kraftcheck.lockstep.version_changes import VersionResults, compare_versions
 
     newest = driven[-1].made
-    is_whole = len(driven) == len(versions) and not any(one.interrupted or one.survey is None for one in newest)
+    is_whole = len(driven) == len(versions) and not any(one.interrupted or one.campaign is None for one in newest)
     if not arguments.changes or not is_whole:
         return None
     compared = [
@@ -321,9 +321,9 @@ def _print_findings(driven: VersionRun, asked: Sequence[LockstepTask], *, quiet:
     for task, one in zip(asked, driven.made, strict=False):
         if several and one.problem is not None and not isinstance(one.problem, DriverDied):
             print(escape_control_characters(f"kraftcheck: error: {one.problem}"), file=sys.stderr)
-        if one.survey is not None and one.survey.walks:
+        if one.campaign is not None and one.campaign.walks:
             print_lines([[(HEAD, task.name)]] if several else [])
-            print_lines(campaign_report_lines(one.survey, one.kinds, one.verdict, driven.version, quiet=quiet))
+            print_lines(campaign_report_lines(one.campaign, one.kinds, one.verdict, driven.version, quiet=quiet))
             print_lines(edge_cover_lines(one.cover) if one.cover is not None else [])
 
 
@@ -332,20 +332,20 @@ def _write_json_and_report(
 ) -> None:
     """Write the files of `--json` and `--report`, unless no task was started."""
     found = [(version, task, one) for version, made in driven for task, one in zip(asked, made, strict=False)]
-    if all(one.survey is None for _, _, one in found):
+    if all(one.campaign is None for _, _, one in found):
         return
     more = [] if changed is None else [{"changes": changed.as_json()}]
     files.json(lambda: [*(_task_result_as_json(one, version) for version, _, one in found), *more])
     runs = (
-        campaign_as_report_data(one.survey, one.verdict, version, task.name.rpartition("/")[2])
+        campaign_as_report_data(one.campaign, one.verdict, version, task.name.rpartition("/")[2])
         for version, task, one in found
-        if one.survey is not None
+        if one.campaign is not None
     )
     files.file("report", lambda path: write_report(path, list(runs)))
 
 
 def _task_result_as_json(made: TaskResult, version: str) -> dict[str, Any]:
-    document = {} if made.survey is None else campaign_as_json(made.survey, made.kinds, made.verdict, version)
+    document = {} if made.campaign is None else campaign_as_json(made.campaign, made.kinds, made.verdict, version)
     if made.cover is not None:
         document["cover"] = edge_cover_as_json(made.cover)
     return document if made.problem is None else document | {"kafka": version, "error": str(made.problem)}
@@ -363,6 +363,6 @@ def _version_column(driven: VersionRun, asked: Sequence[LockstepTask]) -> list[V
         ended = str(one.problem or ("interrupted" if one.interrupted else ""))
         why = re.split("; (?:enabled are|there is) ", ended)[0]
         cells.append(
-            VerdictCell("none", why) if one.survey is None else verdict_cell([kind.first for kind in one.kinds], why)
+            VerdictCell("none", why) if one.campaign is None else verdict_cell([kind.first for kind in one.kinds], why)
         )
     return cells + [VerdictCell("-")] * (len(asked) - len(cells))

@@ -308,7 +308,7 @@ class LockstepTask(NamedTuple):
 class TaskResult(NamedTuple):
     """Result of a task."""
 
-    survey: LockstepCampaign | None = None  # the walks and findings; None if no walk could begin
+    campaign: LockstepCampaign | None = None  # the walks and findings; None if no walk could begin
     cover: EdgeCover | None = None  # the cover, if one was requested
     problem: InputError | None = None  # the error that ended the task, if any
     interrupted: bool = False  # whether the user interrupted it
@@ -347,28 +347,28 @@ def run_task(
         return TaskResult(problem=problem)
     protocol = bind(kind, task.config).protocol
     assert isinstance(protocol, QuorumBase)
-    survey, made = LockstepCampaign(driver, protocol, task.file, report=report), TaskResult()
+    campaign, made = LockstepCampaign(driver, protocol, task.file, report=report), TaskResult()
     try:
         with task.blaming(), prefix_errors_with_file(task.path):
-            made = made._replace(cover=_run_walks_of_task(survey, kind, task, arguments))
+            made = made._replace(cover=_run_walks_of_task(campaign, kind, task, arguments))
     except InputError as problem:
         made = TaskResult(problem=problem)
     except KeyboardInterrupt:
         made = TaskResult(interrupted=True)
-    return made._replace(survey=survey, kinds=survey.kinds())
+    return made._replace(campaign=campaign, kinds=campaign.kinds())
 
 
 def _run_walks_of_task(
-    survey: LockstepCampaign, kind: type[QuorumBase], task: LockstepTask, arguments: argparse.Namespace
+    campaign: LockstepCampaign, kind: type[QuorumBase], task: LockstepTask, arguments: argparse.Namespace
 ) -> EdgeCover | None:
-    """Make the walks of a survey; return the cover, if one is requested."""
+    """Make the walks of a campaign; return the cover, if one is requested."""
     if task.covered is not None:
         bound = bind(kind, task.covered)
-        return survey.cover(build_state_graph(Semantics(bound.protocol), bound.init, arguments.depth))
+        return campaign.cover(build_state_graph(Semantics(bound.protocol), bound.init, arguments.depth))
     if task.choose is not None:
-        survey.follow(task.choose)
+        campaign.follow(task.choose)
     elif task.file.steps:
-        survey.take(task.file.steps)
+        campaign.take(task.file.steps)
     else:
-        survey.draw(arguments.runs or DEFAULT_RUNS, arguments.depth or DEFAULT_DEPTH, str(arguments.seed))
+        campaign.draw(arguments.runs or DEFAULT_RUNS, arguments.depth or DEFAULT_DEPTH, str(arguments.seed))
     return None

@@ -73,7 +73,7 @@ def find_jdk_program(name: str) -> Path:
     return found
 
 
-def require_new_java(program: Path) -> None:
+def require_java_for_kafka(program: Path) -> None:
     """Require a JDK program of a version that can run Kafka."""
     version = java_version(program)
     if version is None or version < LEAST_JAVA_VERSION:
@@ -96,9 +96,9 @@ def build_driver(java: Path, jars: Sequence[Path], kafka: str) -> Path:
         digest.update(_file_identity(jar).encode())
     target = make_trusted_cache_folder() / "driver" / digest.hexdigest()
     if not target.is_dir():
-        require_new_java(java)
+        require_java_for_kafka(java)
         compiler = find_jdk_program("javac")
-        require_new_java(compiler)
+        require_java_for_kafka(compiler)
         _require_one_client_and_one_test_kit_jar(jars, kafka)
         target.parent.mkdir(parents=True, exist_ok=True)
         new = target.with_name(f"{target.name}.{os.getpid()}.new")
@@ -320,7 +320,7 @@ def compile_jar(sources: Sequence[Path], jars: Sequence[Path], manifest: str = "
         target.parent.mkdir(exist_ok=True)
         classes = target.with_name(f"{target.name}.{os.getpid()}.classes")
         compiler = find_jdk_program("javac")
-        require_new_java(compiler)
+        require_java_for_kafka(compiler)
         command = [str(compiler), "-nowarn", "-cp", os.pathsep.join(map(str, jars)), "-d", str(classes)]
         try:
             done = run_program([*command, *map(str, sources)], MAVEN_TIMEOUT_SECONDS)

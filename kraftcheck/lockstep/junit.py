@@ -101,16 +101,16 @@ def _identifying_message_fields(message: Json) -> list[Any]:
     return [message.get(key) for key in ("api", "from", "to", "answer")]
 
 
-def write_junit_project(driver: Driver, survey: LockstepCampaign, name: str, kafka: str, folder: Path) -> None:
+def write_junit_project(driver: Driver, campaign: LockstepCampaign, name: str, kafka: str, folder: Path) -> None:
     """Write the longest walk with a violation as a Maven project into a new folder, or into a project of before.
 
     Raise InputError if no walk violates a property that the Java project can check.
     """
-    steps = max((kind.steps for kind in survey.kinds() if is_violation_or_exception(kind.first)), key=len, default=())
+    steps = max((kind.steps for kind in campaign.kinds() if is_violation_or_exception(kind.first)), key=len, default=())
     if not steps:
         raise InputError(f"--junit-test: {name}: Kafka {kafka} violates no property on this walk; give another walk")
     recorder = _DriverCallRecorder(steps)
-    lockstep = Lockstep(driver, survey.protocol, go_on=survey.about.go_on, ignored=survey.about.ignored)
+    lockstep = Lockstep(driver, campaign.protocol, go_on=campaign.about.go_on, ignored=campaign.about.ignored)
     driver.record = recorder.note
     try:
         walked, findings = lockstep.walk(recorder.choose, len(steps))

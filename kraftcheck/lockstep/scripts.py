@@ -190,7 +190,7 @@ def _prefix_errors_with_command(part: ScenarioSection, command: Command, beside:
 # Traces
 
 
-class NumberedStepChoice(NamedTuple):
+class NumberedTraceStep(NamedTuple):
     """A step of a trace."""
 
     number: int  # number of the target state
@@ -202,12 +202,12 @@ class ScriptedTrace(NamedTuple):
 
     file: str  # the file it was read from
     init: str  # the start of its first state
-    steps: list[NumberedStepChoice]
+    steps: list[NumberedTraceStep]
 
 
 def read_traces_as_steps(path: Path, replayer: Replayer, init: str) -> list[ScriptedTrace]:
     """Return the traces of a file, in any format that `replay` reads, as steps."""
-    found: dict[int, list[NumberedStepChoice]] = {}
+    found: dict[int, list[NumberedTraceStep]] = {}
 
     def watch(reached: ReplayedState) -> None:
         steps = found.setdefault(reached.index, [])
@@ -217,7 +217,7 @@ def read_traces_as_steps(path: Path, replayer: Replayer, init: str) -> list[Scri
         elif reached.transition is not None:
             offered = labelled_transitions(replayer.semantics.transitions(reached.before))
             steps.append(
-                NumberedStepChoice(reached.number, next(step for step, known in offered if known == reached.transition))
+                NumberedTraceStep(reached.number, next(step for step, known in offered if known == reached.transition))
             )
 
     replayer.watch = watch

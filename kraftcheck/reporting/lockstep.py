@@ -43,17 +43,17 @@ MOST_EXCEPTION_CHARACTERS = 120
 
 
 def campaign_report_lines(
-    survey: LockstepCampaign, kinds: Sequence[FindingClass], verdict: LockstepVerdict, version: str, *, quiet: bool
+    campaign: LockstepCampaign, kinds: Sequence[FindingClass], verdict: LockstepVerdict, version: str, *, quiet: bool
 ) -> Iterator[Line]:
     """Yield a paragraph for each kind of finding, the counts by action, and a summary line with the verdict."""
     for kind in kinds:
-        yield from _finding_paragraph(survey.protocol, kind, quiet=quiet)
+        yield from _finding_paragraph(campaign.protocol, kind, quiet=quiet)
     if not quiet:
-        width = max(map(len, survey.taken), default=0)
-        for action, times in survey.taken.most_common():
+        width = max(map(len, campaign.taken), default=0)
+        for action, times in campaign.taken.most_common():
             yield [(PLAIN, f"{action:{width}}  {times:>9,}")]
         yield []
-    counted = f"{count_with_noun(survey.walks, 'walk')}, {survey.steps:,} steps beside Kafka {version}"
+    counted = f"{count_with_noun(campaign.walks, 'walk')}, {campaign.steps:,} steps beside Kafka {version}"
     yield [(HEAD, f"{verdict.upper()}: "), (PLAIN, counted)]
 
 
@@ -92,17 +92,17 @@ def _difference_lines(difference: ModelKafkaDifference) -> Iterator[Line]:
 
 
 def campaign_as_json(
-    survey: LockstepCampaign, kinds: Sequence[FindingClass], verdict: LockstepVerdict, version: str
+    campaign: LockstepCampaign, kinds: Sequence[FindingClass], verdict: LockstepVerdict, version: str
 ) -> dict[str, Any]:
-    """Return the JSON object of a survey."""
+    """Return the JSON object of a campaign."""
     return {
         "verdict": verdict,
-        "model": survey.about.model,
-        "variant": survey.about.variant or None,
+        "model": campaign.about.model,
+        "variant": campaign.about.variant or None,
         "kafka": version,
-        "walks": survey.walks,
-        "steps": survey.steps,
-        "actions": dict(survey.taken),
+        "walks": campaign.walks,
+        "steps": campaign.steps,
+        "actions": dict(campaign.taken),
         "findings": [
             {
                 "verdict": kind.first.verdict,
@@ -123,37 +123,37 @@ def campaign_as_json(
 
 
 def campaign_as_report_data(
-    survey: LockstepCampaign, verdict: LockstepVerdict, version: str, name: str
+    campaign: LockstepCampaign, verdict: LockstepVerdict, version: str, name: str
 ) -> dict[str, Any]:
-    """Return the report data of a survey: a shortest walk for each kind of finding, else the longest walk."""
-    kinds = survey.kinds()
+    """Return the report data of a campaign: a shortest walk for each kind of finding, else the longest walk."""
+    kinds = campaign.kinds()
     titles = [f"{kind.first.verdict}: {finding_summary_lines(kind.first)[0]}" for kind in kinds]
     walks = [(title, kind.behaviour) for title, kind in zip(titles, kinds, strict=True)]
-    walks = walks or [(f"{verdict}: the longest walk", survey.longest)]
+    walks = walks or [(f"{verdict}: the longest walk", campaign.longest)]
     return {
-        "model": survey.about.model,
-        "variant": survey.about.variant or None,
+        "model": campaign.about.model,
+        "variant": campaign.about.variant or None,
         "configuration": f"{name} beside Kafka {version}",
         "label": f"{name}, Kafka {version}",
-        "constants": {one: value_as_json(value) for one, value in survey.protocol.constant_values().items()},
+        "constants": {one: value_as_json(value) for one, value in campaign.protocol.constant_values().items()},
         "result": verdict.value,
-        "runs": survey.walks,
-        "steps": survey.steps,
-        "actions": dict(survey.taken),
-        "details": lines_as_plain_text(line for kind in kinds for line in _finding_paragraph(survey.protocol, kind))
+        "runs": campaign.walks,
+        "steps": campaign.steps,
+        "actions": dict(campaign.taken),
+        "details": lines_as_plain_text(line for kind in kinds for line in _finding_paragraph(campaign.protocol, kind))
         if kinds
         else None,
-        "traces": [_walk_as_report_data(survey, title, walk, shows=bool(kinds)) for title, walk in walks if walk],
+        "traces": [_walk_as_report_data(campaign, title, walk, shows=bool(kinds)) for title, walk in walks if walk],
     }
 
 
 def _walk_as_report_data(
-    survey: LockstepCampaign, title: str, walk: Sequence[TraceStep], *, shows: bool
+    campaign: LockstepCampaign, title: str, walk: Sequence[TraceStep], *, shows: bool
 ) -> dict[str, Any]:
-    states = trace_as_json(survey.protocol, walk)
+    states = trace_as_json(campaign.protocol, walk)
     end = title if shows else ""
     trace = {"property": None, "why": None, "title": f"{title}, {count_with_noun(len(walk), 'state')}", "end": end}
-    return trace | behaviour_as_report_data(survey.protocol, states, walk)
+    return trace | behaviour_as_report_data(campaign.protocol, states, walk)
 
 
 def lockstep_exit_code(made: Collection[TaskResult]) -> int:
@@ -225,7 +225,7 @@ def _cell_text_with_footnote_number(shown: VerdictCell, notes: dict[str, int]) -
 
 def all_walks_agree_with_model(made: Collection[TaskResult]) -> bool:
     """Whether Kafka did as the model does on all walks, to their end; both may have violated the same property."""
-    found = [one.survey is not None and one.problem is None and not one.interrupted for one in made]
+    found = [one.campaign is not None and one.problem is None and not one.interrupted for one in made]
     return all(found) and not any(kind.first.verdict in DISAGREEING_VERDICTS for one in made for kind in one.kinds)
 
 

@@ -376,7 +376,7 @@ class _EventMonitor:
             message = f"node {event.node} restarts without its disk: it was in epoch {last.epoch}"
             self._found("restarts", message, event, is_note=True)
             node.votes = {}
-        elif not any(_may_restart_with(one, now) for one in node.kept):
+        elif not any(_may_restart_with_quorum_state(one, now) for one in node.kept):
             message = (
                 f"node {event.node} restarts in {_stored_state_text(now)}, but had stored {_stored_state_text(last)}"
             )
@@ -499,7 +499,7 @@ def _quorum_state_of_transition(node: int, state: dict[str, Any]) -> _StoredQuor
     return _StoredQuorumState(state["epoch"], state.get("leader"), voted[0] if voted else None)
 
 
-def _may_restart_with(stored: _StoredQuorumState, now: _StoredQuorumState) -> bool:
+def _may_restart_with_quorum_state(stored: _StoredQuorumState, now: _StoredQuorumState) -> bool:
     """Whether a process that reads a quorum-state can begin so; the log may be ahead of a line that was lost."""
     if now.epoch != stored.epoch:
         return now.epoch > stored.epoch

@@ -12,7 +12,14 @@ from dataclasses import replace
 from inspect import signature, unwrap
 from typing import Any, NoReturn, get_args
 
-from kraftcheck.spec.cfg.config import SETTING_OPTION, Assignment, BoundConfig, ConfigError, ModelConfig, PositionedName
+from kraftcheck.spec.cfg.config import (
+    SETTING_OPTION,
+    BoundConfig,
+    ConfigError,
+    ConstantAssignment,
+    ModelConfig,
+    PositionedName,
+)
 from kraftcheck.spec.errors import ConstantError, InputError, ProtocolError, unknown_name_message
 from kraftcheck.spec.language.declarations import GRAPH_PROPERTY_KINDS, REACHABLE, REFINES, TEMPORAL, Property
 from kraftcheck.spec.language.formula import Fairness
@@ -32,7 +39,7 @@ from kraftcheck.spec.values import (
 )
 
 
-def with_assignments(config: ModelConfig, assignments: Iterable[Assignment]) -> ModelConfig:
+def with_assignments(config: ModelConfig, assignments: Iterable[ConstantAssignment]) -> ModelConfig:
     """Apply settings to a configuration; of two settings of a constant, the later one wins."""
     known = {value.name: value for value in config.model_values}
     constants = dict(config.constants)
@@ -126,7 +133,7 @@ def _require_constructor_takes_constants(protocol: type[Protocol], values: dict[
         ) from None
 
 
-def _raise_at_name(message: str, named: Assignment | PositionedName) -> NoReturn:
+def _raise_at_name(message: str, named: ConstantAssignment | PositionedName) -> NoReturn:
     """Raise ConfigError with `message`, at the position of the name `named` in a `.cfg` or a setting."""
     where = f"{SETTING_OPTION} {named.name}" if named.position.file == SETTING_OPTION else None
     raise ConfigError(message, named.position, where)
@@ -173,7 +180,7 @@ def _nested_types(kind: Any) -> list[Any]:
 
 
 def _unknown_constant_message(
-    protocol: type[Protocol], assignment: Assignment, is_member: bool, symbols: dict[str, list[enum.Enum]]
+    protocol: type[Protocol], assignment: ConstantAssignment, is_member: bool, symbols: dict[str, list[enum.Enum]]
 ) -> str:
     name = assignment.name
     if name in symbols or is_member:

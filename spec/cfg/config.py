@@ -223,7 +223,7 @@ def _expected_phrase(accepted: set[str], previous: Token | None) -> str:
 
 
 @dataclass(frozen=True)
-class Assignment:
+class ConstantAssignment:
     """A constant and its value."""
 
     name: str
@@ -244,7 +244,7 @@ class ModelConfig:
     """The contents of a `.cfg`."""
 
     file: str
-    constants: dict[str, Assignment] = field(default_factory=dict)
+    constants: dict[str, ConstantAssignment] = field(default_factory=dict)
     substitutions: dict[str, PositionedName] = field(default_factory=dict)
     init: PositionedName | None = None
     next: PositionedName | None = None
@@ -308,7 +308,7 @@ def parse_config(text: str, file: str) -> ModelConfig:
     return reader.config()
 
 
-def parse_setting(text: str, config: ModelConfig | None) -> Assignment:
+def parse_setting(text: str, config: ModelConfig | None) -> ConstantAssignment:
     """Parse one setting of the command line, `NAME=VALUE`.
 
     `config`: the configuration to override. Its model values keep their indexes; new ones get the next indexes.
@@ -326,7 +326,7 @@ class _SectionReader:
     def __init__(self, source: SourceText, known: Iterable[ModelValue] = ()) -> None:
         self._source = source
         self._model_values = {value.name: value for value in known}
-        self._constants: dict[str, Assignment] = {}
+        self._constants: dict[str, ConstantAssignment] = {}
         self._substitutions: dict[str, PositionedName] = {}
         self._fields: dict[str, Any] = {}
         self._groups: dict[str, dict[str, PositionedName]] = {}
@@ -363,13 +363,13 @@ class _SectionReader:
         else:
             raise self._error(f"{keyword} is not supported; expected a keyword ({KEYWORDS_TEXT})", keyword)
 
-    def assignment(self, tree: Tree[Token]) -> Assignment:
+    def assignment(self, tree: Tree[Token]) -> ConstantAssignment:
         name, value = tree.children
         assert isinstance(name, str)
         if {"NUMBER", "BOOLEAN"} <= {token.type for token in tree.scan_values(lambda child: isinstance(child, str))}:
             # TLC cannot compare these, and in Python 1 == True: {1, TRUE} would lose an element.
             raise self._error(f"expected either numbers or TRUE and FALSE in {name}, found both", name)
-        return Assignment(str(name), self._value(value), self._position(name))
+        return ConstantAssignment(str(name), self._value(value), self._position(name))
 
     def _binding(self, tree: Tree[Token]) -> None:
         if tree.data == "assignment":

@@ -19,7 +19,7 @@ from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Project
 from kraftcheck.spec.language.formula import Fairness, fairness_declaration_problem
 from kraftcheck.spec.language.network import BagWithMemory, Network, NoNetwork
 from kraftcheck.spec.language.state import NOTHING, State, note_replica_types
-from kraftcheck.spec.language.views import HiddenNames, HiddenReadLog
+from kraftcheck.spec.language.views import HiddenFieldsAndBounds, HiddenReadLog
 from kraftcheck.spec.type_checks import describe_value, type_mismatch
 from kraftcheck.spec.values import Map, Record, Value, field_types, ordered, truncate_text, type_hints
 
@@ -362,10 +362,10 @@ class Protocol:
             raise RaisedError(self, what, read.function, f"returned {describe_value(found)}", {"of": given})
         return found
 
-    def hidden(self, view: str) -> HiddenNames:
+    def hidden(self, view: str) -> HiddenFieldsAndBounds:
         """Return the fields and bounds that a view hides."""
         names = self.views[view]
-        return HiddenNames(names - set(self.bounds), names & set(self.bounds))
+        return HiddenFieldsAndBounds(names - set(self.bounds), names & set(self.bounds))
 
     def renames(self, view: str | None) -> Callable[[State, int | None], State] | None:
         """Return the function by which a view renames states, or None. Raise ProtocolError if the class lacks it."""

@@ -61,7 +61,7 @@ def call_action(
             if problem:
                 raise ActionError(action, protocol, me, message, problem, line=generator_line(made))
             steps.append(step)
-            _note_replica_types_and_senders(protocol, action, step)
+            _record_sent_and_written_types(protocol, action, step)
             if reads is not None:
                 reads.note(f"action {action.name}", (*step.spends, *step.needs))
     except ActionError:
@@ -90,7 +90,7 @@ def generator_line(made: object) -> int | None:
     return None if frame is None else frame.f_lineno
 
 
-def _note_replica_types_and_senders(protocol: Protocol, action: Action, step: Step) -> None:
+def _record_sent_and_written_types(protocol: Protocol, action: Action, step: Step) -> None:
     """Record the sent messages and written replicas of a step, unless a bound of 0 rules the step out."""
     if (step.sends or step.writes) and all(protocol.bounds[name] for name in (*step.spends, *step.needs)):
         note_replica_types(step.writes, protocol.replica_types)

@@ -20,7 +20,7 @@ KINDS_EVALUATED_ON_VIEW = ("reachable ", "predicate ")
 """Kinds of property that are evaluated on the view of a state."""
 
 
-class HiddenNames(NamedTuple):
+class HiddenFieldsAndBounds(NamedTuple):
     """The shared fields and bounds that a VIEW hides from state identity."""
 
     shared: frozenset[str]
@@ -65,7 +65,7 @@ class HiddenReadLog:
     order.
     """
 
-    def __init__(self, view: str, hidden: HiddenNames, by_type: Container[str], *, first_found: bool) -> None:
+    def __init__(self, view: str, hidden: HiddenFieldsAndBounds, by_type: Container[str], *, first_found: bool) -> None:
         self.found: defaultdict[str, dict[str, None]] = defaultdict(dict)
         self.enough_left = False
         self._properties: set[str] = set()
@@ -126,7 +126,7 @@ class HiddenReadLog:
             *[f"{what}: {alike}, so {missed}" for what in searched],
         ]
 
-    def _listed(self, verb: str, hidden: HiddenNames, reads: Callable[[str], bool]) -> list[str]:
+    def _listed(self, verb: str, hidden: HiddenFieldsAndBounds, reads: Callable[[str], bool]) -> list[str]:
         """Return one warning with the hidden fields and bounds that methods selected by `reads` read, or none."""
         listed = []
         for name in sorted(self.found.keys() & (hidden.shared | hidden.bounds)):

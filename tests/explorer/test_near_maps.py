@@ -16,7 +16,7 @@ from kraftcheck.explorer.tables.kernel.maps import (
     GROUP_PLACES,
     GROUPED_KEY_SECOND_BITS,
     copy_map,
-    find_grouped,
+    find_grouped_value,
     group_start,
     is_map_full,
     put_from_python,
@@ -30,7 +30,7 @@ Pairs = NDArray[np.int64]
 
 @jit
 def looked_up(pairs: Any, number: Any, other: Any) -> Any:
-    return find_grouped(pairs, number, other)
+    return find_grouped_value(pairs, number, other)
 
 
 @jit

@@ -21,7 +21,7 @@ from kraftcheck.explorer.symbolic.kernel.projections import (
     MOST_SUMMARIES_A_NODE,
     reserve_summary_room,
 )
-from kraftcheck.explorer.symbolic.violations import PathTimeout, WitnessPathFinder
+from kraftcheck.explorer.symbolic.violations import CounterexampleTimeout, WitnessPathFinder
 from tests.support.kraft_model.searches import bound as configured
 from tests.support.kraft_model.searches import check_trace
 from tests.support.tlc import bound, expected
@@ -77,7 +77,7 @@ def test_a_search_that_the_clock_stops_counts_what_it_has(order: str) -> None:
 
 
 def gives_up(*_: object) -> None:
-    raise PathTimeout
+    raise CounterexampleTimeout
 
 
 @pytest.mark.slow

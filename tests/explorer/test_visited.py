@@ -19,7 +19,7 @@ from kraftcheck.explorer.tables.kernel.hash_set import (
     CAPACITY,
     MAX_HASH_SET_LOAD,
     STRIDE,
-    look_up_entry_values,
+    look_up_entry_flags,
     mark_entries_of_words,
     store_entry_numbers,
 )
@@ -227,7 +227,7 @@ def test_a_partition_holds_what_a_set_holds(bits: int, capacity: int, seed: int,
     numbers, looked_up = np.full(len(places), -1, np.int32), np.zeros(len(found), np.int32)
     store_entry_numbers(keys, places, layout, found, np.arange(len(found)), numbers)
     assert np.array_equal(numbers >= 0, places != 0)
-    look_up_entry_values(keys, places, layout, found, numbers, looked_up)
+    look_up_entry_flags(keys, places, layout, found, numbers, looked_up)
     assert looked_up.tolist() == list(range(len(found)))
     others, known = made_up(packed, 500, seed + 1), np.zeros(len(places), np.uint8)
     if owned:

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import kraftcheck.spec.cfg.config as config_module
 from kraftcheck.spec.cfg.binding import with_assignments
 from kraftcheck.spec.cfg.config import (
-    Assignment,
     ConfigError,
+    ConstantAssignment,
     ModelConfig,
     PositionedName,
     TextPosition,
@@ -150,7 +150,9 @@ def test_check_deadlock(text: str, value: bool) -> None:
 def test_constants_and_substitutions(keyword: str) -> None:
     config = read(f"{keyword} A = 1\nB<-C Nat <- [Naturals]Small Nat <- Other\n{keyword}\n{keyword} D=d")
     assert list(config.constants) == ["A", "D"]
-    assert config.constants["D"] == Assignment("D", ModelValue("d"), TextPosition("three.cfg", 4, len(keyword) + 2))
+    assert config.constants["D"] == ConstantAssignment(
+        "D", ModelValue("d"), TextPosition("three.cfg", 4, len(keyword) + 2)
+    )
     assert {what: by.name for what, by in config.substitutions.items()} == {
         "B": "C",
         "[Naturals]Nat": "Small",
@@ -345,7 +347,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
 
 def test_setting() -> None:
     setting = parse_setting(" MaxRestarts = 2 ", None)
-    assert setting == Assignment("MaxRestarts", 2, TextPosition("--set", 1, 2))
+    assert setting == ConstantAssignment("MaxRestarts", 2, TextPosition("--set", 1, 2))
 
 
 @pytest.mark.parametrize(

@@ -81,8 +81,8 @@ def test_the_table_in_the_docs_names_walks_that_are_there() -> None:
     assert set(rows) <= walks
 
 
-def made(*kinds: FindingClass, survey: Any = True, problem: InputError | None = None) -> TaskResult:
-    return TaskResult(survey=survey, kinds=kinds, problem=problem)
+def made(*kinds: FindingClass, campaign: Any = True, problem: InputError | None = None) -> TaskResult:
+    return TaskResult(campaign=campaign, kinds=kinds, problem=problem)
 
 
 def jar_of(path: Path, **classes: str) -> Path:
@@ -94,7 +94,7 @@ def jar_of(path: Path, **classes: str) -> Path:
 
 def test_a_version_is_compared_with_the_last_one_that_agrees() -> None:
     plain, violates, differs = made(), made(FindingClass(VIOLATES, (), 1)), made(FindingClass(DIFFERS, (), 1))
-    ends, none = made(problem=InputError("line 3 is not enabled")), made(survey=None)
+    ends, none = made(problem=InputError("line 3 is not enabled")), made(campaign=None)
 
     def base(*versions: list[TaskResult]) -> str:
         return last_agreeing_or_previous_version(

@@ -158,8 +158,8 @@ def test_a_cover_with_missing_steps(stub: Stub, run: Run, monkeypatch: pytest.Mo
     cover = SimpleNamespace(untaken=lambda: [(None, UntakenReason.MISSING, True)])
     monkeypatch.setattr("kraftcheck.lockstep.cover.build_state_graph", lambda *_: None)
 
-    def made(survey: Any, _: object) -> object:
-        survey.walks = 1
+    def made(campaign: Any, _: object) -> object:
+        campaign.walks = 1
         return cover
 
     monkeypatch.setattr("kraftcheck.lockstep.campaign.LockstepCampaign.cover", made)

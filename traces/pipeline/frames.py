@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _REPLAY_TASK = "kraftcheck.traces.pipeline.tables:replay_files_to_rows"
 
 
-def replayed_rows(files: DataFrame, protocol: Protocol, arguments: str) -> DataFrame:
+def replay_files_to_dataframe(files: DataFrame, protocol: Protocol, arguments: str) -> DataFrame:
     """Return the rows of all tables for files: their paths, or names and contents. It needs no Spark context."""
     return files.mapInArrow(task_with_code(_REPLAY_TASK, arguments, type(protocol)), COMBINED_COLUMNS)
 
@@ -53,7 +53,7 @@ class SparkRunner:
         tasks = min(len(files), TASKS_A_CORE * cluster.parallelism)
         raw = _file_uri(output.staging("raw"))
         with convert_spark_errors():
-            replayed_rows(self._dealt(files, tasks), self._protocol, self._arguments).write.parquet(raw)
+            replay_files_to_dataframe(self._dealt(files, tasks), self._protocol, self._arguments).write.parquet(raw)
             cluster.describe(f"batch {batch}: write the tables")
             found = cluster.spark.read.schema(COMBINED_COLUMNS).parquet(raw)
             for table in TABLE_COLUMNS:

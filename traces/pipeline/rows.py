@@ -74,7 +74,7 @@ class PendingFileRows:
     errors: list[TableRow] = field(default_factory=list)
 
 
-class RowMaker:
+class ReplayRowBuilder:
     """Builds table rows from a replay: one for each conforming state, and one for each trace."""
 
     def __init__(self, model: str, label: str | None = None) -> None:
@@ -156,7 +156,7 @@ class FileReplayer:
         self, protocol: Protocol, init: str, symmetry: str | None, limit_bytes: int, seen_as: str | None = None,
         fairness: Sequence[Fairness] = (), limits: TraceLimits | None = None, model: str = "", label: str | None = None,
     ) -> None:  # fmt: skip
-        self._maker = RowMaker(model, label)
+        self._maker = ReplayRowBuilder(model, label)
         self._limits = limits or TraceLimits()
         self._make = partial(
             Replayer, protocol, init=init, symmetry=symmetry, seen_as=seen_as, limit_bytes=limit_bytes,

@@ -27,7 +27,7 @@ from kraftcheck.traces.pipeline.driver import (
     InputFile,
     PipelineSummary,
 )
-from kraftcheck.traces.pipeline.frames import replayed_rows, select_table_rows
+from kraftcheck.traces.pipeline.frames import replay_files_to_dataframe, select_table_rows
 from kraftcheck.traces.pipeline.rows import COMBINED_COLUMNS, TABLE_COLUMNS
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class SparkTableRunnerAndStore:
             contents = spark.createDataFrame(empty, "path string, content binary")
             if paths := [_literal_glob(file.path) for file in files if file.size]:
                 contents = contents.union(spark.read.format("binaryFile").load(paths).select("path", "content"))
-            self._write(replayed_rows(contents, self._protocol, self._arguments), "rows", batch, "record")
+            self._write(replay_files_to_dataframe(contents, self._protocol, self._arguments), "rows", batch, "record")
 
     def accept(self, batch: int, files: Iterable[InputFile], seconds: float) -> None:
         """Note the files of a batch with the number of their rows, so that it counts."""

@@ -47,7 +47,7 @@ from kraftcheck.traces.pipeline.rows import (
     TABLE_COLUMNS,
     FileReplayer,
     PendingFileRows,
-    RowMaker,
+    ReplayRowBuilder,
     TraceLimits,
     escape_surrogates,
 )
@@ -125,7 +125,7 @@ class ReplayTableWriter:
         self._folder.claim()
         self._done = self._folder.done()
         self._batch = self._folder.next_batch()
-        self._maker = RowMaker(identity_digest(self._folder.identity))
+        self._maker = ReplayRowBuilder(identity_digest(self._folder.identity))
         self._files: dict[str, InputFile] = {}
         self._written: set[tuple[str, int]] = set()  # pairs of file and trace
         self._writer = StagingTablesWriter(self._folder.staging)
@@ -329,11 +329,13 @@ def _current_rows_by_batch(folder: PipelineFolder, name: str, *columns: str) -> 
         outdated.setdefault(batch, []).append(file)
     for place in sorted((folder.path / name).glob("batch=*")):
         old = pa.array(escape_surrogates(outdated.get(int(place.name.partition("=")[2]), [])), pa.string())
-        rows = chain.from_iterable(_read_in_chunks(path, list(columns)) for path in sorted(place.glob("*.parquet")))
+        rows = chain.from_iterable(
+            _read_parquet_in_chunks(path, list(columns)) for path in sorted(place.glob("*.parquet"))
+        )
         yield (part.filter(pc.invert(pc.is_in(part["file"], old))) if len(old) else part for part in rows)
 
 
-def _read_in_chunks(path: Path, columns: list[str]) -> Iterator[Any]:
+def _read_parquet_in_chunks(path: Path, columns: list[str]) -> Iterator[Any]:
     """Yield columns of a Parquet file, some rows at a time. A thread for each column would take more memory."""
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(STEPS_A_CHUNK, columns=columns, use_threads=False):

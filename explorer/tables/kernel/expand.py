@@ -26,7 +26,7 @@ def find_row_after_delta(t: Any, worker: Any, row: Any, delta: Any) -> Any:
     """Look up the control row after `delta`, with step flags above its id; return REFUSED or MISSING without one."""
     if delta == 0:
         return row
-    found = maps.find_grouped(t.changed, row, delta)
+    found = maps.find_grouped_value(t.changed, row, delta)
     if found == codes.MISSING:
         arrays.record_miss(worker, codes.MISS_CHANGED, row, delta, 0, 0)
     return found
@@ -35,7 +35,7 @@ def find_row_after_delta(t: Any, worker: Any, row: Any, delta: Any) -> Any:
 @inlined
 def find_inbox_after_operation(t: Any, worker: Any, inbox: Any, op: Any) -> Any:
     """Look up the inbox content after network operation `op`; return REFUSED if forbidden, MISSING if unknown."""
-    found = maps.find_grouped(t.operated, inbox, op)
+    found = maps.find_grouped_value(t.operated, inbox, op)
     if found == codes.MISSING:
         arrays.record_miss(worker, codes.MISS_OPERATED, inbox, op, 0, 0)
     return found
@@ -301,7 +301,7 @@ def prefetch_inboxes(t: Any, worker: Any, at: Any) -> None:
 
 
 @inlined
-def prefetch_ahead(t: Any, worker: Any, which: Any, i: Any) -> None:
+def prefetch_later_states(t: Any, worker: Any, which: Any, i: Any) -> None:
     """Prefetch the table entries of the states after number `i` of the batch, in three stages."""
     # Each stage reads addresses that the stage before has prefetched: the state, its control row, its inboxes. Loads
     # that overlap cost about as much as one.
@@ -438,7 +438,7 @@ def expand_batch(t: Any, worker: Any, found: Any, packing: Any, which: Any, dead
     for p in range(len(found.counts)):
         fullest = codes.larger(fullest, found.counts[p])
     for i in range(len(which)):
-        prefetch_ahead(t, worker, which, i)
+        prefetch_later_states(t, worker, which, i)
         # Look up all successors, and under symmetry their images. A miss drops them all: the state is expanded again
         # once the miss is resolved, and its steps must be counted once. The miss is not resolved here: threads may read
         # the tables without locks because no thread writes them, and one call from Python serves a whole batch.

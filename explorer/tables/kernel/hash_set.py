@@ -164,7 +164,7 @@ def ceil_divide(least: Any, capacity: Any) -> Any:
 
 
 @inlined
-def find_place(keys: Any, places: Any, shape: Any, words: Any, place: Any) -> Any:
+def find_entry_place(keys: Any, places: Any, shape: Any, words: Any, place: Any) -> Any:
     """Return the place of the entry equal to words[place], or NONE."""
     mixed = hash_words(words, place)
     at, distance, result = home_place(shape, mixed), np.int64(1), NONE
@@ -354,18 +354,18 @@ def mark_entries_of_words(keys: Any, places: Any, layout: Any, words: Any, known
     keys, places, shape = unowned_array(keys), unowned_array(places), layout_as_tuple(layout)
     words, known = unowned_array(words), unowned_array(known)
     for i in range(len(words)):
-        at = find_place(keys, places, shape, words, i)
+        at = find_entry_place(keys, places, shape, words, i)
         if at >= 0:
             known[at] = 1
 
 
 @jit
-def look_up_entry_values(keys: Any, places: Any, layout: Any, words: Any, flags: Any, found: Any) -> None:
+def look_up_entry_flags(keys: Any, places: Any, layout: Any, words: Any, flags: Any, found: Any) -> None:
     """Copy to `found` the flag at the place of each of the packed `words`, which must all be entries."""
     keys, places, shape = unowned_array(keys), unowned_array(places), layout_as_tuple(layout)
     words, flags, found = unowned_array(words), unowned_array(flags), unowned_array(found)
     for i in range(len(words)):
-        found[i] = flags[find_place(keys, places, shape, words, i)]
+        found[i] = flags[find_entry_place(keys, places, shape, words, i)]
 
 
 @jit
@@ -374,4 +374,4 @@ def store_entry_numbers(keys: Any, places: Any, layout: Any, words: Any, numbers
     keys, places, shape = unowned_array(keys), unowned_array(places), layout_as_tuple(layout)
     words, numbers, noted = unowned_array(words), unowned_array(numbers), unowned_array(noted)
     for i in range(len(words)):
-        noted[find_place(keys, places, shape, words, i)] = numbers[i]
+        noted[find_entry_place(keys, places, shape, words, i)] = numbers[i]

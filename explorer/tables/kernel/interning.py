@@ -28,7 +28,7 @@ def apply_inbox_operation(t: Any, inbox: Any, op: Any, groups: Any) -> Any:
     `groups` is None where operations are on single messages only; Numba then compiles nothing for groups and channels.
     """
     key = maps.grouped_key(np.int64(inbox), np.int64(op))
-    found = maps.find_grouped(t.operated, np.int64(inbox), np.int64(op))
+    found = maps.find_grouped_value(t.operated, np.int64(inbox), np.int64(op))
     if found != codes.MISSING:
         return found
     if maps.is_map_full(t.meta[codes.META_OPERATIONS], t.operated):
@@ -47,7 +47,7 @@ def apply_inbox_operation(t: Any, inbox: Any, op: Any, groups: Any) -> Any:
             else change_inbox_message_count(t, inbox, op)
         )
     t.meta[codes.META_OPERATIONS] += 1
-    maps.store_grouped(t.operated, key, result)
+    maps.store_grouped_value(t.operated, key, result)
     return result
 
 

@@ -88,7 +88,7 @@ def grouped_key(number: Any, other: Any) -> Any:
 
 
 @inlined
-def find_grouped(pairs: Any, number: Any, other: Any) -> Any:
+def find_grouped_value(pairs: Any, number: Any, other: Any) -> Any:
     """Return the value for a pair of numbers in a map that keeps one number's pairs side by side, or MISSING."""
     key = grouped_key(number, other)
     group, first = group_start(pairs, number), search_offset_in_group(key)
@@ -102,7 +102,7 @@ def find_grouped(pairs: Any, number: Any, other: Any) -> Any:
 
 
 @inlined
-def store_grouped(pairs: Any, key: Any, value: Any) -> Any:
+def store_grouped_value(pairs: Any, key: Any, value: Any) -> Any:
     """Set a key's value in a map that keeps one id's entries side by side; return whether the key is new."""
     group, first = group_start(pairs, key >> GROUPED_KEY_SECOND_BITS), search_offset_in_group(key)
     for k in range(GROUP_PLACES):
@@ -124,7 +124,7 @@ def is_map_full(entries: Any, pairs: Any) -> Any:
 @jit
 def put_from_python(pairs: Any, key: Any, value: Any, near: Any) -> Any:
     """Set the value of a key, as an entry point for Python; return whether the key is new."""
-    return store_grouped(pairs, key, value) if near else store_value(pairs, key, value)
+    return store_grouped_value(pairs, key, value) if near else store_value(pairs, key, value)
 
 
 @jit

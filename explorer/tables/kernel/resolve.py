@@ -67,16 +67,16 @@ def clear_target_check_flag(t: Any, row: Any, ref: Any) -> None:
     if ref < 0:
         t.row_items[~ref, 2] &= codes.STEP_FLAGS_MASK
     else:
-        value = maps.find_grouped(t.changed, np.int64(row), np.int64(ref))
+        value = maps.find_grouped_value(t.changed, np.int64(row), np.int64(ref))
         settled = value & ~codes.pack_row_and_flags(np.int64(0), codes.MUST_CHECK_TARGET)
-        maps.store_grouped(t.changed, maps.grouped_key(np.int64(row), np.int64(ref)), settled)
+        maps.store_grouped_value(t.changed, maps.grouped_key(np.int64(row), np.int64(ref)), settled)
 
 
 @jit
 def apply_delta_to_row(t: Any, row: Any, delta: Any) -> Any:
     """Compute the control row after `delta`, with step flags above its id; return REFUSED or MISSING without one."""
     key = maps.grouped_key(np.int64(row), np.int64(delta))
-    found = maps.find_grouped(t.changed, np.int64(row), np.int64(delta))
+    found = maps.find_grouped_value(t.changed, np.int64(row), np.int64(delta))
     if found != codes.MISSING:
         return found
     if maps.is_map_full(t.meta[codes.META_DELTAS], t.changed):
@@ -95,7 +95,7 @@ def apply_delta_to_row(t: Any, row: Any, delta: Any) -> Any:
         )
     if result != codes.MISSING:
         t.meta[codes.META_DELTAS] += 1
-        maps.store_grouped(t.changed, key, result)
+        maps.store_grouped_value(t.changed, key, result)
     return result
 
 

@@ -82,7 +82,7 @@ def internal_action_list_id(t: Any, worker: Any, serial: Any, local: Any) -> Any
 @inlined
 def inbox_after_operation(t: Any, worker: Any, serial: Any, inbox: Any, op: Any) -> Any:
     """Return an inbox's content after network operation `op`: REFUSED if forbidden, MISSING if unknown."""
-    found = maps.find_grouped(t.operated, inbox, op)
+    found = maps.find_grouped_value(t.operated, inbox, op)
     if found == codes.MISSING and serial:
         found = interning.apply_inbox_operation(t, inbox, op, True)
     if found == codes.MISSING:
@@ -200,14 +200,14 @@ def fact_place(facts: Any, key: Any) -> Any:
 
 
 @inlined
-def get_fact(worker: Any, key: Any) -> Any:
+def get_memoized_fact(worker: Any, key: Any) -> Any:
     """Return the memoized fact of a key, or 0."""
     place = fact_place(worker.facts, key)
     return worker.facts[place, 1] if worker.facts[place, 0] == key else np.int64(0)
 
 
 @inlined
-def put_fact(worker: Any, key: Any, fact: Any) -> None:
+def memoize_fact(worker: Any, key: Any, fact: Any) -> None:
     """Memoize the fact of a key; it overwrites a fact at the same place."""
     place = fact_place(worker.facts, key)
     worker.fact_counts[AT_REPLACED_FACTS] += worker.facts[place, 0] != 0 and worker.facts[place, 0] != key
@@ -238,13 +238,13 @@ def copy_facts(facts: Any, more: Any) -> None:
 
 
 @inlined
-def is_safe_pair(worker: Any, me: Any, peer: Any, asked: Any) -> Any:
+def is_known_safe_pair(worker: Any, me: Any, peer: Any, asked: Any) -> Any:
     """Return whether all pair properties of the kinds `asked` are known to hold for two local states in any state."""
     return codes.larger(me, peer) < SAFE_PAIR_LOCALS and worker.safe_pairs[me * SAFE_PAIR_LOCALS + peer] & asked != 0
 
 
 @inlined
-def store_safe_pair(worker: Any, me: Any, peer: Any, asked: Any) -> None:
+def memoize_safe_pair(worker: Any, me: Any, peer: Any, asked: Any) -> None:
     """Store that all pair properties of the kinds `asked` hold for two local states in any state."""
     if codes.larger(me, peer) < SAFE_PAIR_LOCALS:
         worker.safe_pairs[me * SAFE_PAIR_LOCALS + peer] |= np.uint8(asked)
@@ -317,7 +317,7 @@ def evaluate_and_memoize_state_part(
             sure |= bit << codes.MOST_PROPERTIES if is_bad else bit
         missing |= not is_known
     if sure:
-        put_fact(worker, key, sure | get_fact(worker, key))
+        memoize_fact(worker, key, sure | get_memoized_fact(worker, key))
     return np.int64(codes.MISSING) if missing else bad
 
 
@@ -329,11 +329,11 @@ def state_part_violation_mask(
     # A fact has masks of the properties that hold (low bits) and of those violated.
     kind = FACT_HOLDS_OF_ONE if peer == 0 else FACT_HOLDS_OF_PAIR
     number = shared_fields_number_for_fact(worker, kind, shared)
-    fact = get_fact(worker, fact_key(kind, number, me, peer))
+    fact = get_memoized_fact(worker, fact_key(kind, number, me, peer))
     bad = asked & (fact >> codes.MOST_PROPERTIES)
     left = asked & ~(fact | fact >> codes.MOST_PROPERTIES)
     if peer != 0 and fact & asked == asked and number == NO_SHARED_NUMBER:
-        store_safe_pair(worker, me, peer, constraints + 1)
+        memoize_safe_pair(worker, me, peer, constraints + 1)
     found = np.int64(0)
     if left:
         found = evaluate_and_memoize_state_part(t, worker, serial, rows, row, kind, number, left, me, peer)
@@ -371,7 +371,7 @@ def flat_state_violation_mask(t: Any, worker: Any, serial: Any, rows: Any, row: 
         me = np.int64(rows[row, base + s])
         for other in range(s, (slots if of_two else s + 1) if me != 0 else 0):
             peer = np.int64(rows[row, base + other]) if other != s else np.int64(0)
-            if other != s and (peer == 0 or is_safe_pair(worker, me, peer, constraints + 1)):
+            if other != s and (peer == 0 or is_known_safe_pair(worker, me, peer, constraints + 1)):
                 continue
             asked = of_one if other == s else of_two
             more, is_known = state_part_violation_mask(

@@ -68,7 +68,7 @@ def evaluate_step_properties(t: Any, worker: Any, serial: Any, at: Any, n: Any) 
         if before == later or before == 0 or later == 0:
             continue
         key = facts.fact_key(kind, number, before, later)
-        if facts.get_fact(worker, key):
+        if facts.get_memoized_fact(worker, key):
             continue
         all_hold = True
         for p in range(t.meta[codes.META_STEP_PROPERTIES]):
@@ -81,7 +81,7 @@ def evaluate_step_properties(t: Any, worker: Any, serial: Any, at: Any, n: Any) 
             if is_bad:
                 flags |= codes.STEP_PRUNED if t.step_properties[p, 1] else codes.step_flags_for_violation(p)
         if all_hold:
-            facts.put_fact(worker, key, np.int64(1))
+            facts.memoize_fact(worker, key, np.int64(1))
     return np.int64(codes.MISSING) if missing else flags
 
 
@@ -255,7 +255,7 @@ def expand_internal_actions(
         worker, facts.FACT_ENABLED_ACTIONS, worker.fact_counts[facts.AT_CURRENT_NUMBER]
     )
     key = facts.fact_key(facts.FACT_ENABLED_ACTIONS, number, local, np.int64(0))
-    fact = facts.get_fact(worker, key)
+    fact = facts.get_memoized_fact(worker, key)
     if fact == 0:
         roots = facts.internal_action_list_id(t, worker, serial, local)
         if roots < 0:
@@ -264,7 +264,7 @@ def expand_internal_actions(
         if known:  # a missing branch makes the list valid for this state alone
             first, last = codes.span_start_and_end(facts.span_of_fact(fact))
             worker.fact_counts[facts.AT_LISTED_NODES] += last - first
-            facts.put_fact(worker, key, fact)
+            facts.memoize_fact(worker, key, fact)
     first, last = codes.span_start_and_end(facts.span_of_fact(fact))
     own = n
     for k in range(first, last):
