@@ -329,8 +329,10 @@ class Protocol:
         inboxes: Map[Any, Any] = Map()
         for message in messages:
             destination = message.dest  # type: ignore[attr-defined]
-            inbox = inboxes.get(destination, self.network.empty)
-            inboxes = inboxes.put(destination, self.network.send(inbox, message))
+            inbox = self.network.send(inboxes.get(destination, self.network.empty), message)
+            if inbox is None:
+                raise ProtocolError(f"{self._start()}: the network refuses to send {message!r}")
+            inboxes = inboxes.put(destination, inbox)
         return State(by_id, inboxes, shared, Map(dict.fromkeys(self.bounds, 0)))
 
     def _start(self, method: str = "initial") -> str:

@@ -101,6 +101,11 @@ def test_a_right_model_has_no_warnings(tmp_path: Path, capsys: pytest.CaptureFix
             "initial of Ring: a message is sent to 3, which is no replica",
         ),
         (
+            [("MessageSet()", "BagWithMemory(once=(Token,))"), ("Shared())", "Shared(), [Token(2), Token(2)])")],
+            "    def initial",
+            "initial of Ring: the network refuses to send Token(dest=2, hops=0)",
+        ),
+        (
             [("    dest: int\n    hops", "    dest: object\n    hops"), ("dest=3 - me.id", 'dest="2"')],
             "            yield become",
             "action PassOn of Ring sends Token(dest='2', hops=0) to '2'; expected the id of a replica, a number",
