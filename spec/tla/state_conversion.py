@@ -27,6 +27,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 from kraftcheck.spec.discovery import project_modules_of_protocol
@@ -402,13 +403,22 @@ def _message_classes(protocol: Protocol) -> list[type[Record]]:
 def _model_values_by_name(protocol: Protocol, starts: Iterable[State]) -> dict[str, ModelValue]:
     """Return the model values in constants, initial states and the protocol's modules, by name."""
     found: dict[ModelValue, ModelValue] = {}
-    for value in (*protocol.constant_values().values(), *starts):
+    for value in (*protocol.constant_values().values(), *starts, *_values_in_modules(type(protocol))):
         map_model_values(value, lambda item: found.setdefault(item, item))
-    for module in project_modules_of_protocol(type(protocol)):
-        for item in vars(module).values():
-            if isinstance(item, ModelValue):
-                found.setdefault(item, item)
     return {value.name: value for value in ordered(found)}
+
+
+def _values_in_modules(protocol: type[Protocol]) -> Iterator[Any]:
+    """Yield the values of variables of a protocol's modules and of their classes; of a list, set or dict its items."""
+    for module in project_modules_of_protocol(protocol):
+        owners = [module, *(one for one in vars(module).values() if isinstance(one, type))]
+        for value in chain.from_iterable(vars(owner).values() for owner in owners):
+            if isinstance(value, dict):
+                yield from chain(value, value.values())
+            elif isinstance(value, list | set):
+                yield from value
+            else:
+                yield value
 
 
 def _all_enum_members(protocol: Protocol) -> Iterator[enum.Enum]:

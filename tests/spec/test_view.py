@@ -128,6 +128,38 @@ def test_states_come_back_from_their_text_with_the_protocols_own_model_values() 
     assert [*map(format_on_one_line, ordered(read.replicas))] == [*map(format_on_one_line, ordered(state.replicas))]
 
 
+CLIENTS = (ModelValue("client", 9),)
+"""Model values that no constant and no initial state has."""
+
+
+class Asked(Record):
+    id: int
+    by: ModelValue | None = None
+    at: ModelValue | None = None
+
+
+class Asking(Protocol):
+    """A replica is asked by a client, at a place."""
+
+    places = {1: ModelValue("here", 8)}
+
+    def initial(self) -> Iterator[State]:
+        yield self.start([Asked(1)])
+
+    @internal
+    def ask(self, me: Asked) -> Steps:
+        yield become(me.but(by=CLIENTS[0], at=self.places[me.id]))
+
+
+def test_model_values_in_collections_of_a_module_and_a_class_come_back() -> None:
+    protocol = Asking()
+    view, asked = TlaStateConverter(protocol), states_of(protocol)[-1]
+    assert asked.replicas[1].by is CLIENTS[0]
+    read = view.state({name: parse_value(format_value(value)) for name, value in view.variables(asked).items()})
+    assert read == asked
+    assert (read.replicas[1].by.index, read.replicas[1].at.index) == (9, 8)
+
+
 def test_two_phase_commit() -> None:
     protocol = TwoPhaseCommit(resource_managers=frozenset({n1, n2}))
     view = TlaStateConverter(protocol)
