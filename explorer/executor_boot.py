@@ -106,7 +106,7 @@ def remote_task(
         user = str(folder / USER_FOLDER)
         if user not in sys.path:
             sys.path.append(user)
-        from kraftcheck.explorer.compiling import replace_unusable_cache_folder
+        from kraftcheck.explorer.kernel_compilation import replace_unusable_cache_folder
 
         replace_unusable_cache_folder()
         module, _, name = task.rpartition(":")

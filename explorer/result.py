@@ -409,7 +409,7 @@ class SearchClock:
 
 
 SEARCH_CLOCK = SearchClock()
-"""The clock of all searches in this process; `compiling.py` stops it."""
+"""The clock of all searches in this process; `kernel_compilation.py` stops it."""
 
 
 class SearchStopped(Exception):  # noqa: N818 - a way out of the search, not an error

@@ -545,7 +545,7 @@ def _run_engine(engine: str, protocol: Protocol, options: SearchRequest) -> Resu
 
 def run_with_compile_timing(run: Callable[[], Result], compiles: Callable[[], object] | None = None) -> Result:
     """Run a search that uses a kernel; its result has the compile time apart from the search time."""
-    from kraftcheck.explorer.compiling import replace_unusable_cache_folder, timed_compilation
+    from kraftcheck.explorer.kernel_compilation import replace_unusable_cache_folder, timed_compilation
 
     problem = replace_unusable_cache_folder()
     with timed_compilation(compiles) as noting:
@@ -555,7 +555,7 @@ def run_with_compile_timing(run: Callable[[], Result], compiles: Callable[[], ob
 
 
 def _are_kernels_compiled() -> bool:
-    from kraftcheck.explorer.compiling import are_kernels_compiled
+    from kraftcheck.explorer.kernel_compilation import are_kernels_compiled
 
     return are_kernels_compiled()
 

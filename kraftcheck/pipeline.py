@@ -165,7 +165,7 @@ def validate(
     line_pattern(pattern or DEFAULT_PATTERN)
     found = _select_typed_columns(files, cluster="string", path="string", content="binary")
     arguments = {"pattern": pattern, "without": without, "monitors": monitors, "label": label}
-    task = task_with_code("kraftcheck.reporting.cluster_validation:validate_clusters", json.dumps(arguments), Quorum)
+    task = task_with_code("kraftcheck.reporting.spark_validation:validate_clusters", json.dumps(arguments), Quorum)
     parts = int(str(spark.conf.get("spark.sql.shuffle.partitions")))  # by default Spark merges small partitions
     return found.repartition(parts, "cluster").sortWithinPartitions("cluster", "path").mapInArrow(task, CLUSTER_COLUMNS)
 

@@ -332,15 +332,15 @@ class DescendingTestSet(AscendingTestSet):
     _order = -1
 
 
-def _set_method_keeping_class(own: Any, base: type, name: str, *others: Any) -> Any:
+def _set_method_result_of_class(own: Any, base: type, name: str, *others: Any) -> Any:
     """Return the set that a method of `frozenset` or `set` makes, as one of the class of `own`."""
     made = getattr(base, name)(own, *others)
     return made if made is NotImplemented else type(own)(made)
 
 
 for _name in (*_METHODS_MAKING_SETS, *_OPERATORS_MAKING_SETS):
-    setattr(AscendingTestFrozenset, _name, partialmethod(_set_method_keeping_class, frozenset, _name))
-    setattr(AscendingTestSet, _name, partialmethod(_set_method_keeping_class, set, _name))
+    setattr(AscendingTestFrozenset, _name, partialmethod(_set_method_result_of_class, frozenset, _name))
+    setattr(AscendingTestSet, _name, partialmethod(_set_method_result_of_class, set, _name))
 AscendingTestFrozenset.mutable, DescendingTestFrozenset.mutable = AscendingTestSet, DescendingTestSet
 
 

@@ -22,8 +22,8 @@ from kraftcheck.explorer.result import (
     behaviour_along,
     trace_step_of_transition,
 )
-from kraftcheck.explorer.symbolic.checks import StatePropertyEvaluator, StepPropertyEvaluator
 from kraftcheck.explorer.symbolic.diagram_store import EMPTY_SET, UNIT_SET, OutOfNodes
+from kraftcheck.explorer.symbolic.property_checks import StatePropertyEvaluator, StepPropertyEvaluator
 from kraftcheck.explorer.symbolic.relations import EDGES_BY_MESSAGE, EDGES_BY_VALUE, VariableChange
 from kraftcheck.explorer.symbolic.state_space import StateSpace
 from kraftcheck.explorer.symbolic.variables import LayoutChanged, OpaqueSetRequired

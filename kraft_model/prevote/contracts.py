@@ -96,7 +96,7 @@ def deserves_vote(me: Server, request: RequestVoteRequest) -> bool:
     return long_enough and me.leader is Nil.NIL
 
 
-def counters_after(step: Step, shared: Shared) -> Counters:
+def counters_after_step(step: Step, shared: Shared) -> Counters:
     counters: Counters = dict(step.puts).get("counters", shared.counters)
     return counters
 
@@ -110,7 +110,7 @@ def fetch_error(me: Server, request: FetchRequest) -> Error | Nil:
     return Error.FENCED_LEADER_EPOCH if request.replica_epoch < me.current_epoch else Error.UNKNOWN_LEADER
 
 
-def has_won(me: Server, state: ServerState) -> bool:
+def has_won_election(me: Server, state: ServerState) -> bool:
     """Return whether a server in the given state has the votes or pre-votes of a majority."""
     return me.state is state and is_majority(me.config.members, me.votes_recv)
 
@@ -418,7 +418,7 @@ class PrevoteContracts(PrevoteMembership):
             return True
         states = (ServerState.FOLLOWER, ServerState.CANDIDATE, ServerState.UNATTACHED)
         stands = before.but(state=ServerState.PROSPECTIVE, votes_recv=frozenset({before.id}), fetch_state=FetchState())
-        counters = counters_after(step, shared)
+        counters = counters_after_step(step, shared)
         disruptive = counters.disruptive_ctr - shared.counters.disruptive_ctr
         counted = disruptive in ((0,) if before.state is ServerState.UNATTACHED else (0, 1))
         same = counters == shared.counters.but(
@@ -448,7 +448,7 @@ class PrevoteContracts(PrevoteMembership):
             voted_for=before.id,
             votes_recv=frozenset({before.id}),
         )
-        wins = has_won(before, ServerState.PROSPECTIVE) and is_live_voter(before)
+        wins = has_won_election(before, ServerState.PROSPECTIVE) and is_live_voter(before)
         bounded = epoch <= self.max_epoch or self.test_liveness
         requests = vote_requests(before, epoch, pre_vote=False)
         return wins and bounded and after == stands and sends_over_uncut_connections(step, shared, *requests)
@@ -493,7 +493,7 @@ class PrevoteContracts(PrevoteMembership):
         if len(members) == 1 and before.hwm != len(before.log) + 1:  # the specification never elects it
             return False
         return (
-            has_won(before, ServerState.CANDIDATE)
+            has_won_election(before, ServerState.CANDIDATE)
             and after == leads
             and sends_over_uncut_connections(step, shared, *peers)
         )
@@ -518,7 +518,7 @@ class PrevoteContracts(PrevoteMembership):
         """
         if before.state is ServerState.RESIGNED and not (step.consumes or step.puts):
             return after == unattached_in_epoch(before, before.current_epoch + 1) and not step.sends
-        counters = counters_after(step, shared)
+        counters = counters_after_step(step, shared)
         restarts = counters.restart_ctr != shared.counters.restart_ctr
         if not (after.state is ServerState.RESIGNED is not before.state) or step.consumes or restarts:
             return True
@@ -573,7 +573,7 @@ class PrevoteContracts(PrevoteMembership):
         RemoveVoter, Handling.
         """
         new = any(isinstance(one.value, AddedVoter | RemovedVoter) for one in after.log[len(before.log) :])
-        counters, known = counters_after(step, shared), shared.counters
+        counters, known = counters_after_step(step, shared), shared.counters
         added = counters.add_reconfig_ctr - known.add_reconfig_ctr
         counts = added, counters.remove_reconfig_ctr - known.remove_reconfig_ctr
         if step.consumes or not (new or counts != (0, 0) or (after.config != before.config and not step.puts)):
@@ -607,7 +607,7 @@ class PrevoteContracts(PrevoteMembership):
         A leader restarts as resigned, or as unattached if it is an observer; a prospective restarts as unattached.
         KIP-595, Quorum State.
         """
-        counters = counters_after(step, shared)
+        counters = counters_after_step(step, shared)
         if counters.restart_ctr == shared.counters.restart_ctr:
             return True
         kept = before
@@ -628,7 +628,7 @@ class PrevoteContracts(PrevoteMembership):
         The specification, CrashLoseState.
         """
         put = dict(step.puts)
-        counters = counters_after(step, shared)
+        counters = counters_after_step(step, shared)
         crashes = counters.crash_ctr != shared.counters.crash_ctr
         if not crashes and "connectivity" not in put and after.state is not ServerState.DEAD_NO_STATE:
             return before.state is not ServerState.DEAD_NO_STATE or after == before

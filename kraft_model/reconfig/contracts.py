@@ -125,7 +125,7 @@ def appended_client_values(before: Sequence[Any], after: Sequence[Any]) -> list[
     return [entry.value for entry in after[len(before) :] if isinstance(entry.value, ModelValue)]
 
 
-def has_won(me: Server) -> bool:
+def has_won_election(me: Server) -> bool:
     """Return whether a server is candidate with the votes of a majority."""
     return me.state is ServerState.CANDIDATE and is_majority(me.config.members, me.votes_granted)
 
@@ -436,7 +436,12 @@ class ReconfigContracts(ReconfigMembership):
         members = before.config.members
         told = [BeginQuorumRequest(before.current_epoch, before.id, one) for one in members - {before.id}]
         leads = before.but(state=ServerState.LEADER, leader=before.id, end_offset=after.end_offset)
-        return has_won(before) and after == leads and has_zero_end_offsets(after, shared) and sends_only(step, *told)
+        return (
+            has_won_election(before)
+            and after == leads
+            and has_zero_end_offsets(after, shared)
+            and sends_only(step, *told)
+        )
 
     # Fetching
 

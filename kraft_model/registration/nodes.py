@@ -102,7 +102,7 @@ class RegistrationNodes(RegistrationBase):
         """A stopped node restarts as a new incarnation, which has to register."""
         if me.running or me.id in shared.decommissioned:
             return
-        yield become(_started_node(me, me.supports)).spend("starts")
+        yield become(_node_after_start(me, me.supports)).spend("starts")
 
     @internal
     def come_back(self, me: Node, shared: Shared) -> Steps:
@@ -112,7 +112,7 @@ class RegistrationNodes(RegistrationBase):
         """
         if me.running or me.id not in shared.decommissioned:
             return
-        yield become(_started_node(me, me.supports)).spend("returns")
+        yield become(_node_after_start(me, me.supports)).spend("returns")
 
     @internal
     def replace(self, me: Node) -> Steps:
@@ -122,8 +122,8 @@ class RegistrationNodes(RegistrationBase):
         """
         if me.running or me.supports == self.newest:
             return
-        yield become(_started_node(me, self.newest)).spend("replacements")
+        yield become(_node_after_start(me, self.newest)).spend("replacements")
 
 
-def _started_node(me: Node, supports: int) -> Record:
+def _node_after_start(me: Node, supports: int) -> Record:
     return me.but(running=True, supports=supports, incarnation=me.incarnation + 1, cursor=0, registering=False)

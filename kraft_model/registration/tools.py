@@ -100,12 +100,12 @@ class RegistrationTools(RegistrationBase):
             return
         if self._goes_on(me, response):
             if isinstance(shared.active, Nil):
-                yield consume(_finished_admin(me, Error.NOT_CONTROLLER))
+                yield consume(_admin_after_tool_ended(me, Error.NOT_CONTROLLER))
                 return
             removed = me.but(unregistering=True)
             yield self._asks(removed, UnregisterControllerRequest, shared.active).but(consumes=True)
             return
-        yield consume(_finished_admin(me, response.error))
+        yield consume(_admin_after_tool_ended(me, response.error))
 
     def _is_answer(self, me: Admin, response: AdminResponse) -> bool:
         return response.serial == me.serial
@@ -124,7 +124,7 @@ class RegistrationTools(RegistrationBase):
         """
         if me.command is Nil.NIL:
             return
-        yield become(_finished_admin(me, Error.REQUEST_TIMED_OUT)).spend("timeouts")
+        yield become(_admin_after_tool_ended(me, Error.REQUEST_TIMED_OUT)).spend("timeouts")
 
     @internal(reads=RegistrationBase.running)
     def change_configuration(self, me: Admin, shared: Shared, running: Map[ModelValue | Name, bool]) -> Steps:
@@ -138,7 +138,7 @@ class RegistrationTools(RegistrationBase):
             yield become(me).put(voters=shared.voters - {node}).spend("configurations")
 
 
-def _finished_admin(me: Admin, error: Error) -> Admin:
+def _admin_after_tool_ended(me: Admin, error: Error) -> Admin:
     assert isinstance(me.command, Command)
     could_not_remove = me.command.tool is Tool.REMOVE_AND_UNREGISTER and not me.unregistering
     outcome = Outcome(me.command, error, advice=could_not_remove and error is not Error.NONE)

@@ -46,7 +46,7 @@ SPARK_ENGINE = WALK_ENGINES[1]
 
 
 def _walk_plan(arguments: argparse.Namespace) -> WalkPlan:
-    from kraftcheck.explorer.compiling import replace_unusable_cache_folder
+    from kraftcheck.explorer.kernel_compilation import replace_unusable_cache_folder
 
     replace_unusable_cache_folder()
     from kraftcheck.explorer.random_walks import WalkPlan

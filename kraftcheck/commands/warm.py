@@ -14,7 +14,7 @@ import argparse
 import time
 
 from kraftcheck.engines import ENGINES
-from kraftcheck.explorer.compiling import compiled_code_folder, replace_unusable_cache_folder
+from kraftcheck.explorer.kernel_compilation import compiled_code_folder, replace_unusable_cache_folder
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import Search
 from kraftcheck.reporting.lines import print_warnings

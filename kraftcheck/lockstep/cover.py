@@ -20,7 +20,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from kraftcheck.kraft_model.quorum.records import FetchRequest, VoteRequest
-from kraftcheck.lockstep.commands import can_drive_action
+from kraftcheck.lockstep.driver_commands import can_drive_action
 from kraftcheck.lockstep.lockstep import Lockstep, StepChooser
 from kraftcheck.lockstep.walks import ActionCandidates, ChosenOutcome, StepChoice, labelled_transitions
 from kraftcheck.spec import State

@@ -20,7 +20,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Replica,
     VoteResponse,
 )
-from kraftcheck.lockstep.commands import (
+from kraftcheck.lockstep.driver_commands import (
     TIMER_ACTIONS,
     URGENT_TIMEOUTS_AFTER,
     can_drive_action,

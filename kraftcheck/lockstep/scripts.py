@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from kraftcheck.lockstep.commands import NOT_DRIVEN_REASONS
+from kraftcheck.lockstep.driver_commands import NOT_DRIVEN_REASONS
 from kraftcheck.lockstep.lockstep import Lockstep, StepChooser
 from kraftcheck.lockstep.walks import (
     STEP_LINE,

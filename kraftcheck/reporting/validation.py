@@ -40,8 +40,8 @@ from kraftcheck.validation.findings import (
     render_disk_report,
     utc_time_text,
 )
+from kraftcheck.validation.replay_state import EventRefusal
 from kraftcheck.validation.sources import count_events_by_kind
-from kraftcheck.validation.state import EventRefusal
 from kraftcheck.validation.verdict import LogGap, RequestStorm, Validation, ValidationVerdict
 
 MOST_QUOTED_CHARACTERS = 300

@@ -22,6 +22,7 @@ from kraftcheck.validation.log4j import DEFAULT_PATTERN
 from kraftcheck.validation.models import model_of_logs_with_difference_uses, translator_of_logs
 from kraftcheck.validation.monitors import check_disks, check_events
 from kraftcheck.validation.replay import ClusterReplay
+from kraftcheck.validation.replay_state import NodeProgress
 from kraftcheck.validation.replayed_model import FormatByDisk
 from kraftcheck.validation.sources import (
     DEFAULT_LIMIT_BYTES,
@@ -30,7 +31,6 @@ from kraftcheck.validation.sources import (
     read_cluster_logs,
     read_line_of_event,
 )
-from kraftcheck.validation.state import NodeProgress
 from kraftcheck.validation.verdict import Validation, find_log_gaps, find_request_storms, sender_by_unlogged_receipt_id
 
 

@@ -16,7 +16,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Voters,
 )
 from kraftcheck.validation.events import Event, EventKind, request_key
-from kraftcheck.validation.state import BOOT_KINDS, EventRefusal, NodeHypothesis
+from kraftcheck.validation.replay_state import BOOT_KINDS, EventRefusal, NodeHypothesis
 from kraftcheck.validation.translation import (
     LoggedFieldDifference,
     batch_count_covering_offset,

@@ -27,9 +27,8 @@ from kraftcheck.kraft_model.quorum.records import (
 from kraftcheck.kraft_model.quorum.rules import last_kraft_version
 from kraftcheck.spec import Map, ModelValue, Record
 from kraftcheck.validation.events import Event, EventKind, request_key
-from kraftcheck.validation.replayed_model import OPERATION_OF_API
-from kraftcheck.validation.starts import CommittedBatchMerger, replica_with_rewritten_log, split_data_batch_at
-from kraftcheck.validation.state import (
+from kraftcheck.validation.process_starts import CommittedBatchMerger, replica_with_rewritten_log, split_data_batch_at
+from kraftcheck.validation.replay_state import (
     MODES_THAT_HIDE_VOTE,
     DueResponse,
     EventRefusal,
@@ -38,6 +37,7 @@ from kraftcheck.validation.state import (
     WaitingRequest,
     compare_vote_with_model,
 )
+from kraftcheck.validation.replayed_model import OPERATION_OF_API
 from kraftcheck.validation.translation import (
     ERROR_CODES,
     LoggedFieldDifference,

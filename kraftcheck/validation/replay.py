@@ -44,9 +44,8 @@ from kraftcheck.validation.completeness import (
 )
 from kraftcheck.validation.events import Event, EventKind, is_transport_error, request_key
 from kraftcheck.validation.line_checks import LINE_CHECKS, PARKED_FETCHES, KnownDifferenceUses, LineChecks
-from kraftcheck.validation.replayed_model import ReplayedModel
-from kraftcheck.validation.starts import LateStartReplay, control_records_by_offset
-from kraftcheck.validation.state import (
+from kraftcheck.validation.process_starts import LateStartReplay, control_records_by_offset
+from kraftcheck.validation.replay_state import (
     BOOT_KINDS,
     DueResponse,
     EventRefusal,
@@ -56,6 +55,7 @@ from kraftcheck.validation.state import (
     next_unit_events,
     transition_differences,
 )
+from kraftcheck.validation.replayed_model import ReplayedModel
 from kraftcheck.validation.translation import (
     OTHER_CLUSTER,
     LoggedFieldDifference,

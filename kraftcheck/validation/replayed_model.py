@@ -34,7 +34,13 @@ from kraftcheck.spec import Map, ModelValue, Record, State, Step
 from kraftcheck.spec.language.incremental_checks import properties_violated_by_step
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.validation.events import Event, SendReceivePairs
-from kraftcheck.validation.state import DueResponse, EventRefusal, NodeHypothesis, NodeProgress, position_of_next_append
+from kraftcheck.validation.replay_state import (
+    DueResponse,
+    EventRefusal,
+    NodeHypothesis,
+    NodeProgress,
+    position_of_next_append,
+)
 from kraftcheck.validation.translation import ModelTranslator, OffsetBatch, data_batch, offset_after_batches
 
 FIELDS_READ_BY_PROPERTIES = ("mode", "epoch", "leader", "voted", "log", "high_watermark", "voters", "start")

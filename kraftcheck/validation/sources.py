@@ -26,7 +26,7 @@ from kraftcheck.spec.values import escape_invisible, truncate_text
 from kraftcheck.validation.event_stream import is_event_stream, read_event_stream
 from kraftcheck.validation.events import Event, EventKind
 from kraftcheck.validation.log4j import DEFAULT_PATTERN, events_of_lines, line_pattern, text_behind_nul
-from kraftcheck.validation.state import count_events_before_replay
+from kraftcheck.validation.replay_state import count_events_before_replay
 
 LONGEST_LINE = 32 << 20
 """Maximum length of a line, in bytes."""

@@ -20,7 +20,7 @@ from kraftcheck.validation.events import (
 
 if TYPE_CHECKING:  # `from kraftcheck import *` imports this module, and must not import the model
     from kraftcheck.validation.replay import ClusterReplay
-    from kraftcheck.validation.state import EventRefusal
+    from kraftcheck.validation.replay_state import EventRefusal
 
 
 class Refused(NamedTuple):
@@ -134,7 +134,7 @@ class _MessagePairingReplay:
 
     def refusal(self, step: _TakenStep) -> EventRefusal | None:
         """Take a step; return why the model does not allow it, or None."""
-        from kraftcheck.validation.state import EventRefusal, next_unit_events
+        from kraftcheck.validation.replay_state import EventRefusal, next_unit_events
 
         node = self.replay.nodes[step.node]
         try:
@@ -184,7 +184,7 @@ class _MessagePairingReplay:
             self._require_killed(event, receiver)
 
     def _require_killed(self, event: Event, sender: int) -> None:
-        from kraftcheck.validation.state import EventRefusal
+        from kraftcheck.validation.replay_state import EventRefusal
 
         if sender not in self._killed:
             raise EventRefusal(event, f"is received, and node {sender} has not sent it")
@@ -200,7 +200,7 @@ class _MessagePairingReplay:
 
 def _cluster_facts_in_event(event: Event) -> Iterator[Any]:
     """Yield what an event shows of the cluster as a whole: nodes, addresses, voters, and what starts with a process."""
-    from kraftcheck.validation.state import BOOT_KINDS
+    from kraftcheck.validation.replay_state import BOOT_KINDS
 
     yield event.node
     if event.peer is not None:

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from kraftcheck.validation.disks import ReplicaDisk
 from kraftcheck.validation.events import MOST_UNWRITTEN_SENDINGS, Event, EventKind, is_transport_error
 from kraftcheck.validation.findings import CheckReport
+from kraftcheck.validation.replay_state import EventRefusal
 from kraftcheck.validation.sources import ClusterLogs, voter_ids_in_logs
-from kraftcheck.validation.state import EventRefusal
 
 STORM_REQUESTS_A_SECOND = 300
 """Equal requests within a second, from which they are a storm."""

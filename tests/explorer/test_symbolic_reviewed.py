@@ -14,7 +14,7 @@ import pytest
 from kraftcheck.cli import main
 from kraftcheck.explorer.reference import ReferenceSearch
 from kraftcheck.explorer.result import DEADLOCK, Result, SearchRequest, Verdict
-from kraftcheck.explorer.symbolic import checks, engine, variable_orders
+from kraftcheck.explorer.symbolic import engine, property_checks, variable_orders
 from kraftcheck.explorer.symbolic.checkpoint import SymbolicCheckpoint
 from kraftcheck.explorer.symbolic.diagram_store import DiagramStore
 from kraftcheck.explorer.symbolic.engine import explore
@@ -362,7 +362,7 @@ def test_replicas_that_appear_late_are_met_by_random_walks() -> None:
 
 
 def test_what_cannot_be_checked_at_a_limit_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "MOST_WHOLE_STATES", 0)
+    monkeypatch.setattr(property_checks, "MOST_WHOLE_STATES", 0)
     protocol = Whole()
     with pytest.raises(InputError, match="Two reads whole states, and there are 49"):
         explore(protocol, options_of(protocol, search="saturation"))

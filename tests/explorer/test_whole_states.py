@@ -14,7 +14,7 @@ import pytest
 from kraftcheck import load
 from kraftcheck.explorer.calls import inspection
 from kraftcheck.explorer.calls.handlers import HandlerCaller
-from kraftcheck.explorer.symbolic import checks, variables
+from kraftcheck.explorer.symbolic import property_checks, variables
 from kraftcheck.explorer.tables.checkpoint import TablesCheckpoint
 from kraftcheck.explorer.tables.learning import decision_trees
 from kraftcheck.persistence.folder import MANIFEST_FILE
@@ -591,7 +591,7 @@ SETS_LINE = SETS[: SETS.index("{invariant}")].count("\n") + 1
 def test_symbolic_sets_are_evaluated_in_parts(
     invariant: str, length: int, part: str, search: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checks, "MOST_WHOLE_STATES", 10)
+    monkeypatch.setattr(property_checks, "MOST_WHOLE_STATES", 10)
     monkeypatch.setattr(variables, "FEWEST_SET_VALUES_TO_EXPLODE", 4)
     file = tmp_path / "sets.py"
     file.write_text(SETS.replace("{invariant}", invariant))
@@ -613,7 +613,7 @@ def test_coverage_is_unknown_after_too_many_evaluations(tmp_path: Path, monkeypa
     file.with_suffix(".cfg").write_text("INVARIANT Rare\n")
     model = load(f"{file}:Sets", file.with_suffix(".cfg"))
     known = model.check(engine="symbolic", deadlock=False)
-    monkeypatch.setattr(checks, "MOST_OBSERVED_STATES", 3)
+    monkeypatch.setattr(property_checks, "MOST_OBSERVED_STATES", 3)
     unknown = model.check(engine="symbolic", deadlock=False, strict=True)
     assert [one.property for one in known.vacuous or ()] == ["Rare"]
     assert unknown.vacuous is None

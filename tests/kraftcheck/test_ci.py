@@ -20,7 +20,7 @@ import pytest
 
 from kraftcheck import InputError, Verdict, check, load
 from kraftcheck.engines import run_with_compile_timing, search
-from kraftcheck.explorer.compiling import replace_unusable_cache_folder, timed_compilation
+from kraftcheck.explorer.kernel_compilation import replace_unusable_cache_folder, timed_compilation
 from kraftcheck.explorer.result import SEARCH_CLOCK, Result, Violation
 from kraftcheck.pytest_plugin import _check_model
 from kraftcheck.reporting.as_json import JSON_SCHEMA_VERSION, value_as_json
@@ -530,7 +530,7 @@ def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path, monkeypatch
     problem = replace_unusable_cache_folder.__wrapped__()
     assert f"the compiled kernel cannot be kept: {tmp_path / 'file'} cannot be written to, so each run" in problem
     assert os.access(os.environ["NUMBA_CACHE_DIR"], os.W_OK)
-    monkeypatch.setattr("kraftcheck.explorer.compiling.replace_unusable_cache_folder", lambda: problem)
+    monkeypatch.setattr("kraftcheck.explorer.kernel_compilation.replace_unusable_cache_folder", lambda: problem)
     assert run_with_compile_timing(lambda: Result(notes=[str(numba.njit(lambda x: x + 1)(1))])).warnings == [problem]
     assert run_with_compile_timing(Result).warnings == []
 
@@ -553,7 +553,7 @@ def test_a_violation_has_the_same_counts_before_the_kernel_is_compiled(
     job = load(model, config, variant=variant).job()
 
     def counts(*, compiled: bool) -> tuple[object, ...]:
-        monkeypatch.setattr("kraftcheck.explorer.compiling.are_kernels_compiled", lambda: compiled)
+        monkeypatch.setattr("kraftcheck.explorer.kernel_compilation.are_kernels_compiled", lambda: compiled)
         found = search("tables", job.protocol, job.options, is_named=False)
         assert found.engine == ("tables" if compiled else "reference")
         names = [violation.property for violation in found.violations]
@@ -609,7 +609,7 @@ def test_a_search_that_is_not_small_goes_to_the_table_engine(monkeypatch: pytest
 
 @pytest.mark.kernel
 def test_what_is_tried_while_the_kernel_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kraftcheck.explorer.compiling.are_kernels_compiled", lambda: False)
+    monkeypatch.setattr("kraftcheck.explorer.kernel_compilation.are_kernels_compiled", lambda: False)
     job = load("two-phase-commit", "smoke").job()
 
     def engine(*, is_named: bool) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftcheck.explorer.compiling import replace_unusable_cache_folder
+from kraftcheck.explorer.kernel_compilation import replace_unusable_cache_folder
 from kraftcheck.explorer.native import compiling
 from kraftcheck.files import distrust_reason, remove_path
 from kraftcheck.lockstep import jars
@@ -118,7 +118,8 @@ KERNEL = (
     "@jit\ndef thrice(n):\n    return 3 * n\n"
 )
 PROGRAM = (
-    "from kraftcheck.explorer.compiling import replace_unusable_cache_folder; print(replace_unusable_cache_folder()); "
+    "from kraftcheck.explorer.kernel_compilation import replace_unusable_cache_folder\n"
+    "print(replace_unusable_cache_folder())\n"
     "from kernel import thrice; print(thrice(2), sum(thrice.stats.cache_hits.values()))"
 )
 

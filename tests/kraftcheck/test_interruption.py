@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from kraftcheck import processes
-from kraftcheck.explorer.compiling import compiled_code_folder
+from kraftcheck.explorer.kernel_compilation import compiled_code_folder
 from kraftcheck.processes import kill_children_on_interrupt
 
 SECONDS = 5.0

@@ -16,7 +16,7 @@ from tempfile import gettempdir
 from typing import TextIO
 
 from kraftcheck.commands.warm import compile_symbolic_engine, compile_table_engine
-from kraftcheck.explorer import compiling as compiled
+from kraftcheck.explorer import kernel_compilation as compiled
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.symbolic.kernel import saturation
 from kraftcheck.explorer.tables import engine, level_states

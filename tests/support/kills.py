@@ -456,9 +456,9 @@ def summary(killers: list[Killer]) -> str:
 
 def prepare(scenarios: tuple[Scenario, ...]) -> None:
     """Import what commands import, so that forked ones need not."""
-    from kraftcheck.explorer import compiling
+    from kraftcheck.explorer import kernel_compilation
 
-    compiling.replace_unusable_cache_folder()
+    kernel_compilation.replace_unusable_cache_folder()
     from kraftcheck.commands import warm
 
     warm.compile_table_engine()

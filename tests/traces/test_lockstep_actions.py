@@ -20,7 +20,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Voters,
 )
 from kraftcheck.kraft_model.quorum.variants.faults import SuccessorsById
-from kraftcheck.lockstep.commands import _added_or_removed_replica
+from kraftcheck.lockstep.driver_commands import _added_or_removed_replica
 from kraftcheck.lockstep.driver_process import Driver, DriverAnswer
 from kraftcheck.lockstep.jars import driver_classpath
 from kraftcheck.lockstep.lockstep import Lockstep, LockstepVerdict

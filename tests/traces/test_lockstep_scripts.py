@@ -12,8 +12,8 @@ import pytest
 from kraftcheck.catalogue import find_config_name_and_content, find_model, scenario_model_and_config
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.variants.kafka import with_known_kafka_differences
-from kraftcheck.lockstep.commands import TIMER_ACTIONS, can_drive_action
 from kraftcheck.lockstep.cover import EdgeCover, UntakenReason, build_state_graph
+from kraftcheck.lockstep.driver_commands import TIMER_ACTIONS, can_drive_action
 from kraftcheck.lockstep.lockstep import Lockstep, StepChooser
 from kraftcheck.lockstep.scripts import (
     Script,

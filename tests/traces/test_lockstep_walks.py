@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from kraftcheck.catalogue import find_config_name_and_content, find_model
-from kraftcheck.lockstep.commands import NOT_DRIVEN_REASONS, can_drive_action
+from kraftcheck.lockstep.driver_commands import NOT_DRIVEN_REASONS, can_drive_action
 from kraftcheck.lockstep.driver_process import Driver
 from kraftcheck.lockstep.kafka_cluster import KafkaCluster
 from kraftcheck.lockstep.walks import (

@@ -26,7 +26,7 @@ ARGUMENTS = {"pattern": None, "without": [], "monitors": False, "label": "commit
 def rows_of(files: list[tuple[str, str, bytes]], **arguments: Any) -> list[dict[str, Any]]:
     """Return the rows of a task that gets its files in small batches."""
     pa = pytest.importorskip("pyarrow")
-    from kraftcheck.reporting.cluster_validation import validate_clusters
+    from kraftcheck.reporting.spark_validation import validate_clusters
 
     def batches() -> Iterator[Any]:
         for some in (files[at : at + 2] for at in range(0, len(files), 2)):

@@ -12,8 +12,8 @@ import pytest
 
 from kraftcheck.validation.events import EventKind
 from kraftcheck.validation.log4j import events_of_lines
-from kraftcheck.validation.starts import merge_shown_and_requested_log_ends
-from kraftcheck.validation.state import count_events_before_replay
+from kraftcheck.validation.process_starts import merge_shown_and_requested_log_ends
+from kraftcheck.validation.replay_state import count_events_before_replay
 from tests.support.command_line import Outcome, Run
 
 DATA = Path(__file__).parents[1] / "data" / "cluster"

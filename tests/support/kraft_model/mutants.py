@@ -162,7 +162,7 @@ NOTICED: dict[str, dict[str, Noticed]] = {
             "smoke", "tools._runs: shared.decommissioned | {command.target} -> shared.decommissioned"
         ),
         "OnlyTheActiveControllerWrites": Noticed("smoke", "nodes._stopped: down.but(due=()) -> down"),
-        "OnlyCommittedRecordsAreApplied": Noticed("default-brokers", "nodes._started_node: 0 -> 1"),
+        "OnlyCommittedRecordsAreApplied": Noticed("default-brokers", "nodes._node_after_start: 0 -> 1"),
         "SuccessIsCommitted": Noticed("smoke", "tools.handle_response: self._goes_on(me, response) -> False"),
         "ToolsEndAsTheirRequestsMay": Noticed(
             "default-brokers", "active._upgrades: Error.INVALID_UPDATE_VERSION -> Error.INVALID_REQUEST"
@@ -173,7 +173,7 @@ NOTICED: dict[str, dict[str, Noticed]] = {
         ),
         "AdviceAfterARemovalThatFailed": Noticed(
             "smoke",
-            "tools._finished_admin: me.command.tool is Tool.REMOVE_AND_UNREGISTER and not me.unregistering -> "
+            "tools._admin_after_tool_ended: me.command.tool is Tool.REMOVE_AND_UNREGISTER and not me.unregistering -> "
             "not me.unregistering",
         ),
         "ActiveControllerRuns": Noticed(
@@ -182,7 +182,7 @@ NOTICED: dict[str, dict[str, Noticed]] = {
         "ToolsThatRunHaveNoOutcome": Noticed(
             "smoke", "tools._runs: me.but(command=command, outcome=Nil.NIL) -> me.but(command=command)"
         ),
-        "StartsAreNewIncarnations": Noticed("default-brokers", "nodes._started_node: 0 -> 1"),
+        "StartsAreNewIncarnations": Noticed("default-brokers", "nodes._node_after_start: 0 -> 1"),
         "OthersAnswerNotController": Noticed(
             "smoke", "active.refuse_not_controller: Error.DISCONNECTED -> Error.DUPLICATE_BROKER_REGISTRATION"
         ),

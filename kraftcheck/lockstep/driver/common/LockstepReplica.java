@@ -154,7 +154,7 @@ final class LockstepReplica {
     /**
      * Polls until there is nothing left to do at the present virtual time. Kafka spreads over several polls the work that
      * the model does in one step, so the driver reports a state only then. Polls after a step may include an urgent
-     * timeout: `AT_ONCE` in `commands.py` has the steps and the timeouts.
+     * timeout: `AT_ONCE` in `driver_commands.py` has the steps and the timeouts.
      */
     void settle() throws Exception {
         String before = "";

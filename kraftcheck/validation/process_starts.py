@@ -33,8 +33,8 @@ from kraftcheck.kraft_model.quorum.records import (
 )
 from kraftcheck.spec import Map, ModelValue, Record
 from kraftcheck.validation.events import Event, EventKind, MessageBody, request_key
+from kraftcheck.validation.replay_state import LOG_GROWTH_KINDS, NodeHypothesis, NodeProgress, WaitingRequest
 from kraftcheck.validation.replayed_model import ReplayedModel
-from kraftcheck.validation.state import LOG_GROWTH_KINDS, NodeHypothesis, NodeProgress, WaitingRequest
 from kraftcheck.validation.translation import (
     UNSET_DIRECTORY_IDS,
     Log,
