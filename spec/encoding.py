@@ -96,7 +96,7 @@ class DecodingVocabulary:
     def add(self, cls: type) -> None:
         """Add a record class or an enum; raise InputError if another class has its name."""
         known: dict[str, Any] = self.records if issubclass(cls, Record) else self.symbols
-        if cls.__qualname__ not in known and _has_equal_texts(cls):
+        if cls.__qualname__ not in known and _has_members_with_equal_texts(cls):
             problem = "two of its values have the same text; encodings cannot tell them apart"
             raise InputError(f"{cls.__module__}.{cls.__qualname__}: {problem}")
         other = known.setdefault(cls.__qualname__, cls)
@@ -128,7 +128,7 @@ class DecodingVocabulary:
                 )
 
 
-def _has_equal_texts(cls: type) -> bool:
+def _has_members_with_equal_texts(cls: type) -> bool:
     return issubclass(cls, Symbol) and len({str(one.value) for one in cls}) < len(cls)
 
 
