@@ -13,7 +13,7 @@ from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from gzip import BadGzipFile, GzipFile
 from itertools import groupby, islice, pairwise
@@ -402,10 +402,9 @@ class _LogsReader:
         for file in self._found:
             of_node.setdefault(file.node, []).append(file)
         for node, files in sorted(of_node.items()):
-            kept = _files_in_time_order(_without_repeated_files(files, result.notes))
+            kept = _files_in_time_order(_without_repeated_events(files, result.notes))
             result.files += kept
-            for logs, shows_steps in ((result.logs, True), (result.quiet, False)):
-                chosen = [file for file in kept if file.shows_steps == shows_steps]
+            for logs, chosen in zip((result.logs, result.quiet), _files_of_steps_and_others(kept), strict=True):
                 _note_overlapping_files(chosen, result.notes)
                 if chosen:
                     logs[node] = [event for file in chosen for event in file.events]
@@ -498,24 +497,50 @@ def _assign_nodes_to_events(events: Sequence[Event]) -> None:
         last = event.node
 
 
-def _without_repeated_files(files: Sequence[LogFile], notes: list[str]) -> list[LogFile]:
-    """Leave out copies of a file, and files that another one continues."""
+def _without_repeated_events(files: Sequence[LogFile], notes: list[str]) -> list[LogFile]:
+    """Leave out what another file of a node has: a copy, a part, or the part before a file goes on.
+
+    Kafka writes the same lines to `server.log`, whose parts it rotates, and to `kafkaServer.out`.
+    """
     kept: list[LogFile] = []
-    for file in sorted(files, key=lambda one: -len(one.events)):
-        whole = next((other for other in kept if _begins_with_events_of(other, file)), None)
-        if whole is None:
-            kept.append(file)
+    for file in sorted(files, key=lambda one: (one.first, -len(one.events), one.name)):
+        for whole in kept:
+            count = _count_repeated_events(whole, file)
+            if count:
+                notes.append(f"{file.name}: repeats {count:,} events of {whole.name}; read once")
+                file = replace(file, events=file.events[count:])
+            if not file.events:
+                break
         else:
-            notes.append(f"{file.name}: repeats {len(file.events):,} events of {whole.name}; read once")
+            kept.append(file)
     return kept
 
 
-def _begins_with_events_of(whole: LogFile, part: LogFile) -> bool:
-    """Whether a file begins with all events of another one."""
-    return all(
-        _event_comparison_key(one) == _event_comparison_key(other)
-        for one, other in zip(whole.events, part.events, strict=False)
-    )
+def _count_repeated_events(whole: LogFile, part: LogFile) -> int:
+    """Return the number of events at the beginning of a file that another one has in a row, up to an end of either."""
+    if not whole.first <= part.first <= whole.last or not part.first:  # a line without a date is like others
+        return 0
+    for place, event in enumerate(whole.events):
+        if event.time == part.first and all(map(_are_copies, islice(whole.events, place, None), part.events)):
+            return min(len(whole.events) - place, len(part.events))
+    return 0
+
+
+def _are_copies(one: Event, other: Event) -> bool:
+    return _event_comparison_key(one) == _event_comparison_key(other)
+
+
+def _files_of_steps_and_others(files: Sequence[LogFile]) -> tuple[list[LogFile], list[LogFile]]:
+    """Divide the files of a node: those of the log that shows steps, and those without steps."""
+    loud = [file for file in files if file.shows_steps]
+    of_steps = [file for file in files if file.shows_steps or _goes_on(file, loud)]
+    return of_steps, [file for file in files if file not in of_steps]
+
+
+def _goes_on(file: LogFile, loud: Sequence[LogFile]) -> bool:
+    """Whether a file is a later part of the logs that show steps, and not another log beside them."""
+    is_beside = any(other.first < file.last and file.first < other.last for other in loud)
+    return bool(loud) and loud[0].first <= file.first and not is_beside
 
 
 def _event_comparison_key(event: Event) -> tuple[object, ...]:

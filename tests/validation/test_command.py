@@ -316,6 +316,33 @@ def test_the_pattern_and_the_node_of_a_file(validate: Callable[..., Outcome], tm
     assert re.match(r"inconclusive: ([\d,]+) of \1 events of 1 node explained; Kafka 4.3.0\n", done.out)
 
 
+def test_the_console_repeats_the_parts_of_a_log(validate: Callable[..., Outcome], tmp_path: Path) -> None:
+    """`kafkaServer.out` has the lines since the last start, and `server.log` is rotated."""
+    for path in logs(HONEST):
+        lines = text(path).splitlines(keepends=True)
+        one, two = len(lines) // 3, 2 * len(lines) // 3
+        parts = {"server.log.2": lines[:one], "server.log.1": lines[one:two], "server.log": lines[two:]}
+        parts["kafkaServer.out"] = lines[one // 2 :]
+        folder = tmp_path / path.name
+        folder.mkdir()
+        saved(folder, ((name, "".join(part)) for name, part in parts.items()))
+    done = validate(tmp_path)
+    assert done.out.startswith("conforms: 3,189 of 3,189 events")
+    assert re.search(r"server.log: repeats \d+ events of .*kafkaServer.out; read once", done.out)
+
+
+def test_a_part_without_messages_is_read_in_its_place(validate: Callable[..., Outcome], tmp_path: Path) -> None:
+    texts = {path.name.removesuffix(".gz"): text(path).splitlines() for path in logs(HONEST)}
+    lines = texts.pop("node3.trace.log")
+    end = max(place for place, line in enumerate(lines) if "Completed transition" in line) + 1
+    parts = {"3.log.2": lines[: end - 2], "3.log.1": lines[end - 2 : end], "3.log": lines[end:]}
+    folder = saved(tmp_path, ((name, "\n".join([*lines, ""])) for name, lines in {**texts, **parts}.items()))
+    assert validate(folder, "--quiet").out.startswith("conforms: 3,189 of 3,189 events")
+    (folder / "3.log.3").write_text(TIME.sub("[2026-11-25 23:00:00,000]", "\n".join(parts["3.log.1"])) + "\n")
+    done = validate(folder, "--quiet")
+    assert (done.code, "3.log.3:2, node 3" in done.out) == (1, True)
+
+
 def test_files_without_dates_have_no_order(validate: Callable[..., Outcome], tmp_path: Path) -> None:
     lines = re.sub(r"(?m)^\[\S+ ", "[", text(HONEST / "node1.trace.log.gz")).splitlines(keepends=True)
     parts = ("".join(lines[len(lines) // 2 :]), "".join(lines[: len(lines) // 2]))
