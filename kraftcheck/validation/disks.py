@@ -51,8 +51,8 @@ _SEGMENT_NAME = re.compile(r"(\d{20})\.log")
 _SNAPSHOT_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _TARBALL_NAME = re.compile(r".+\.(tar|tgz|tar\.gz)")
 _PARTITION_FILE_NAME = re.compile(rf"{_SEGMENT_NAME.pattern}|{_SNAPSHOT_NAME.pattern}|quorum-state|meta\.properties")
-_NON_PARTITION_FILE_NAME = re.compile(rf"meta\.properties|{_TARBALL_NAME.pattern}")
-"""The files to be read in a folder that is no partition."""
+_NON_PARTITION_FILE_NAME = re.compile(r"(?!\d{20}|\.).+", re.DOTALL)
+"""The files to be read in a folder that is no partition: any of them may be a tarball."""
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e\u00a0-\ud7ff]")
 
 
@@ -314,7 +314,7 @@ class _FileCollector:
 
     def _found(self, file: Path, folder: str) -> None:
         label = escape_unprintable(str(file))
-        if not _TARBALL_NAME.fullmatch(file.name):
+        if _PARTITION_FILE_NAME.fullmatch(file.name):
             self.add(folder, file.name, _OpenableDiskFile(label, _file_opener(file)))
             return
         with _damage_as_input_error(label), file.open("rb") as stream:

@@ -101,6 +101,11 @@ def test_the_sample_is_told() -> None:
     }
 
 
+def test_a_tarball_in_a_folder_has_any_name(tmp_path: Path) -> None:
+    (tmp_path / "backup.1").write_bytes(SAMPLE.read_bytes())
+    assert len(read_disks([tmp_path])) == 3
+
+
 def test_places_of_disks(folder: Path, tmp_path: Path) -> None:
     """A partition, a data folder, all of them, tarballs of them, and a tarball in a tarball read alike."""
     partition = folder / "d2" / "__cluster_metadata-0"
