@@ -39,6 +39,7 @@ from kraftcheck.spec.values import (
     field_names,
     field_types,
     is_enum,
+    map_model_values,
     text_of,
     truncate_text,
 )
@@ -593,6 +594,7 @@ def declaration_warnings(protocol: Protocol) -> list[str]:
         *_unread_field_warnings(protocol, trees, read),
         *(_unused_attribute_warnings(type(protocol), trees, read) if trees else ()),
         *_redefinition_warnings(trees),
+        *_model_value_warnings(protocol, trees),
         *warnings_in_methods(modules),
     ]
 
@@ -623,6 +625,34 @@ def _redefinition_warnings(trees: dict[Path, ast.Module]) -> Iterator[str]:
                         what = f"{owner.name}.{method.name} is defined at line {line} too; that one is overridden"
                         yield f"{path}:{method.lineno}: {what}"
                     found[method.name] = method.lineno
+
+
+def _model_value_warnings(protocol: Protocol, trees: dict[Path, ast.Module]) -> Iterator[str]:
+    """Yield a warning for each model value of a constant that the source makes again, at another place in the order.
+
+    Equal values are one in a state, so the order of the search would decide how `ordered` sorts them.
+    """
+    places: dict[str, int] = {}
+    for value in protocol.constant_values().values():
+        map_model_values(value, lambda one: places.setdefault(one.name, one.index))
+    for path, tree in trees.items():
+        for call, name, place in _model_values_made(tree):
+            if places.get(name, place) != place:
+                what = f"`{ast.unparse(call)}` is not sorted as the {name} of a constant; use that one"
+                yield f"{path}:{call.lineno}: {what}"
+
+
+def _model_values_made(tree: ast.Module) -> Iterator[tuple[ast.Call, str, int]]:
+    """Yield the calls that make a model value, with its name and place; those in defaults of constants are left out."""
+    calls = nodes_of_type(tree, ast.Call)
+    defaults = {id(part) for call in calls if _root_name(call.func) == "constant" for part in ast.walk(call)}
+    for call in calls:
+        match call:
+            case ast.Call(ast.Name("ModelValue"), [ast.Constant(str(name))], []) if id(call) not in defaults:
+                yield call, name, 0
+            case ast.Call(ast.Name("ModelValue"), [ast.Constant(str(name)), ast.Constant(int(place))], []):
+                if id(call) not in defaults:
+                    yield call, name, place
 
 
 def lint(protocol: Protocol, *, complete: bool) -> list[str]:

@@ -61,6 +61,7 @@ class Ring(Protocol):
 """
 
 
+X_SECOND = 'ModelValue("x", 2)'
 TAKES = "        yield consume(me.but(has_token=True, seen=token.hops))"
 
 
@@ -230,6 +231,14 @@ def test_a_network_spends_the_bounds_that_it_names(tmp_path: Path) -> None:
             [("network =", 'late: bool = constant("Late", default=False)\n    network =')],
             "    late: bool",
             "nothing reads the constant Late (Ring.late)",
+        ),
+        (
+            [
+                ("network =", f'homes: object = constant("Homes", default=frozenset({{{X_SECOND}}}))\n    network ='),
+                (TAKES, f'        if ModelValue("x") in self.homes and {X_SECOND} in self.homes:\n    {TAKES}'),
+            ],
+            '        if ModelValue("x")',
+            "`ModelValue('x')` is not sorted as the x of a constant; use that one",
         ),
         ([("seen=token.hops", "seen=1")], "    hops: int", "nothing reads the field Token.hops"),
         ([(" and me.seen < 2", "")], "    seen: int", "nothing reads the field Node.seen"),
