@@ -1,8 +1,9 @@
 """Clauses of a property over one state: guards, loops and a test, found in the source of its method.
 
 The property holds where all its clauses hold. A clause over one or two replicas is a test of `me` and `peer`, so the
-tables decide it once for each local state. Variables are replaced by their values, and the variables of loops get
-unique names. Some clauses only evaluate an expression, since it may raise an error.
+tables decide it once for each local state. One over inboxes is a test of each inbox. Variables are replaced by their
+values, and the variables of loops get unique names. Some clauses only evaluate an expression, since it may raise an
+error.
 """
 
 from __future__ import annotations
@@ -23,14 +24,16 @@ from kraftcheck.spec.values import Record, ordered
 
 REPLICA_PARAMETERS = ("me", "peer")
 MOST_REPLICA_PARAMETERS = len(REPLICA_PARAMETERS)
+INBOX_PARAMETER = "inbox"
 USUAL_PARAMETERS = 2  # of a property over one state: `self` and `state`
 BUILTINS_IN_CLAUSES = {"all", "any", "bool", "isinstance", "len", "sum"}
 COPYING_FUNCTIONS = {"frozenset": frozenset, "list": list, "ordered": ordered, "set": set, "tuple": tuple}
 _IMMUTABLE_COPIES = {"frozenset", "tuple"}
-_REFUSED_NAMES = {"__class__", "dir", "eval", "exec", "globals", "inboxes", "locals", "super", "vars"}
+_REFUSED_NAMES = {"__class__", "dir", "eval", "exec", "globals", "locals", "super", "vars"}
 _REFUSED_NODES = (ast.NamedExpr, ast.Yield, ast.YieldFrom)
 MOST_NODES_OF_CLAUSES = 4_000
 _CERTAIN_COLLECTIONS = {"state.replicas", *(f"state.replicas.{name}()" for name in ("items", "keys", "values"))}
+_CERTAIN_COLLECTIONS |= {"state.inboxes.values()"}
 """Collections that any state has."""
 _ITERATING_FUNCTIONS = {"enumerate", "range", "reversed", "sorted", "zip", *COPYING_FUNCTIONS}
 _READING_METHODS = {"difference", "get", "intersection", "items", "keys", "union", "values"}
@@ -541,7 +544,7 @@ def _copying_functions(names: Mapping[str, Any]) -> set[str]:
 def _are_usual(parameters: list[str], positional: list[ast.arg]) -> bool:
     """Whether a property has two parameters, positional ones, whose names no part uses."""
     is_usual = [one.arg for one in positional] == parameters and len(parameters) == USUAL_PARAMETERS
-    return is_usual and {*REPLICA_PARAMETERS, "shared"}.isdisjoint(parameters)
+    return is_usual and {*REPLICA_PARAMETERS, INBOX_PARAMETER, "shared"}.isdisjoint(parameters)
 
 
 class StatePartFinder:
@@ -564,7 +567,7 @@ class StatePartFinder:
         self._variables = assigned_names(definition) | assigned_names(self._definition)
 
     def parts(self) -> Iterator[StatePart]:
-        """Yield the parts: of one replica, two replicas or the shared fields; the rest of the whole state."""
+        """Yield the parts: of one or two replicas, one inbox or the shared fields; the rest of the whole state."""
         if not _leaves(self._definition.body):
             raise NoClausesError("it may return nothing")
         for clause in _clauses_of_statements(self._definition.body, _Clause()):
@@ -575,6 +578,9 @@ class StatePartFinder:
             yield from self._parts_of_clause(clause)
 
     def _parts_of_clause(self, clause: _Clause) -> Iterator[StatePart]:
+        if any(one.attr == "inboxes" for one in nodes_of_type(_test_of_loops(clause), ast.Attribute)):
+            yield self._part_of_inbox(clause)
+            return
         test, names = self._test_of_replicas(clause)
         if not names:
             shared = self._local(test, {})
@@ -590,6 +596,16 @@ class StatePartFinder:
                 yield StatePart(_test_of_loops(clause), ("state",))
                 return
             yield StatePart(local, (*roles, "shared") if "shared" in loaded_names(local) else roles)
+
+    def _part_of_inbox(self, clause: _Clause) -> StatePart:
+        """Return the part of a clause that holds if a test holds for each inbox."""
+        match clause:
+            case _Clause((), (ast.comprehension(ast.Name(name), elements, ifs), *inner), test):
+                if ast.unparse(elements) == f"{self._state}.inboxes.values()":
+                    local = self._local(_test_of_loops(_Clause((*ifs,), (*inner,), test)), {name: INBOX_PARAMETER})
+                    if local is not None and "shared" not in loaded_names(local):
+                        return StatePart(local, (INBOX_PARAMETER,))
+        raise NoClausesError("it reads inboxes together")
 
     def _test_of_replicas(self, clause: _Clause) -> tuple[ast.expr, list[str]]:
         """Return a clause as a test of one or two replicas, and their names; [] for a clause of another kind."""
@@ -665,5 +681,6 @@ class _TestToParametersRewriter(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.expr:
         is_role = node.id in self._roles
         stores = isinstance(node.ctx, ast.Store) and (is_role or node.id == self._state)
-        self.clashes |= stores or node.id == self._state or (not is_role and node.id in (*REPLICA_PARAMETERS, "shared"))
+        parameters = (*REPLICA_PARAMETERS, INBOX_PARAMETER, "shared")
+        self.clashes |= stores or node.id == self._state or (not is_role and node.id in parameters)
         return ast.copy_location(ast.Name(self._roles[node.id], node.ctx), node) if is_role else node

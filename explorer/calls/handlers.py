@@ -642,7 +642,7 @@ class HandlerCaller:
                 yield action
 
     def _receives(self, replica: Any, message: Any) -> bool:
-        with reraising_unanswered_read():
+        with reraising_unanswered_read:
             return self.protocol.receives(replica, message)
 
     def _actions_on(self, kind: type) -> list[Action]:
@@ -671,7 +671,7 @@ class HandlerCaller:
         """
         self.counts[action.name] += 1
         is_tested = (settle is None or whole is not None) and self.purity.is_due(action)
-        with reraising_unanswered_read():
+        with reraising_unanswered_read:
             if is_tested:
                 steps = self.purity.call(action, me, message, given if whole is None else whole())
             if not is_tested or whole is not None:
@@ -712,7 +712,7 @@ class HandlerCaller:
         protocol, evaluated = self.protocol, prop
         if whole is not None and prop.whole is None:
             protocol, evaluated = self._filtering, property_with_filtering_loops(prop)
-        with reraising_unanswered_read():
+        with reraising_unanswered_read:
             found = evaluate_property(protocol, evaluated, given)
         if whole is not None and (probe := self.protocol.probes.get(prop.name)) is not None:
             probe.observe(lambda: evaluate_property(self.protocol, prop.whole or prop, whole()))

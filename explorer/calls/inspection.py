@@ -2,8 +2,8 @@
 
 The property `all(r.count < 3 for r in state.replicas.values()) and state.shared.epoch < 5` has a part for each replica
 and a part for the shared state. So has one that returns False in a loop. The tables decide each part once for each
-local state. A part that raises an error or returns no bool asks for a search with the whole property, since an earlier
-conjunct may guard it.
+local state. A loop over `state.inboxes.values()` is a part too, evaluated once for each inbox. A part that raises an
+error or returns no bool asks for a search with the whole property, since an earlier conjunct may guard it.
 
 A proxy answers `type(peer) is Server` and `peer is me` differently from a record, and `frozenset.union(votes)` with an
 error. So methods that inspect types, compare records by identity or catch errors are found beforehand.
@@ -30,6 +30,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from kraftcheck.explorer.calls.clauses import (
+    INBOX_PARAMETER,
     NoClausesError,
     StatePart,
     StatePartFinder,
@@ -85,8 +86,11 @@ def property_with_tracked_reads(prop: Property) -> Property:
     return made
 
 
-def split_property(prop: Property) -> list[Property]:
-    """Return the parts of a property over one state, which holds where all of them hold."""
+def split_property(prop: Property, *, by_inbox: bool = True) -> list[Property]:
+    """Return the parts of a property over one state, which holds where all of them hold.
+
+    With `by_inbox`, a part may ask for one inbox.
+    """
     is_plain = not any((prop.opposite, prop.given, prop.fixed, prop.only is not None))
     definition = unchanged_definition(prop.function) if prop.asks == ("state",) and is_plain else None
     groups, parts = dict[tuple[str, ...], list[ast.expr]](), list[StatePart]()
@@ -94,7 +98,7 @@ def split_property(prop: Property) -> list[Property]:
         parts = [] if definition is None else list(StatePartFinder(prop.function, definition).parts())
     for part in parts:
         groups.setdefault(part.asks, []).append(part.test)
-    if definition is None or groups.keys() <= {("state",)}:
+    if definition is None or groups.keys() <= {("state",)} or (not by_inbox and (INBOX_PARAMETER,) in groups):
         return [property_with_tracked_reads(prop)]
     return [_property_of_tests(prop, definition, asks, tests) for asks, tests in groups.items()]
 

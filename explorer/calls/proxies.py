@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from contextlib import contextmanager
 from functools import cache, wraps
 from opcode import opmap
 from operator import is_
@@ -39,16 +38,21 @@ class UnansweredRead(BaseException):
         UnansweredRead.last = self
 
 
-@contextmanager
-def reraising_unanswered_read() -> Iterator[None]:
-    """Raise the unanswered read of a call even if the called code caught it, as a bare `except` does."""
-    UnansweredRead.last = None
-    try:
-        yield
-    finally:
+class _ReraisingUnansweredRead:
+    """Context of a call that raises its unanswered read even if the called code caught it, as a bare `except` does."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        UnansweredRead.last = None
+
+    def __exit__(self, *_: object) -> None:
         found, UnansweredRead.last = UnansweredRead.last, None
         if found is not None:
             raise found
+
+
+reraising_unanswered_read = _ReraisingUnansweredRead()
 
 
 class SetChange(Record):

@@ -103,7 +103,7 @@ class ReadDimensionFinder:
 
     def projected(self, projection: Projection, local: Value) -> tuple[Value] | None:
         """Return a local state's projection in a 1-tuple; None if the replica has another type than the projection."""
-        with reraising_unanswered_read():
+        with reraising_unanswered_read:
             value = self._protocol.projected(projection, self._variables.guarded(local))
         return None if value is NOT_PROJECTED else (value,)
 

@@ -193,7 +193,7 @@ class StatePropertyEvaluator:
     def _parts_of(self, prop: Property) -> list[Property]:
         """Return the parts of a property over whole states; [] if they cannot be evaluated."""
         if prop.key not in self._parts:
-            self._parts[prop.key] = split_property(prop)
+            self._parts[prop.key] = split_property(prop, by_inbox=False)
         return self._parts[prop.key]
 
     def _one_by_one(self, prop: Property, states: int) -> int:

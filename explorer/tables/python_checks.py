@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kraftcheck.explorer.calls.clauses import INBOX_PARAMETER
 from kraftcheck.explorer.calls.handlers import HandlerCaller
 from kraftcheck.explorer.calls.inspection import split_property, tracks_state_reads
 from kraftcheck.explorer.calls.proxies import StateProxy
@@ -85,7 +86,7 @@ def non_local_reason(prop: Property) -> str | None:
     """Name the input that makes a property non-local; None for a local property."""
     if "state" in prop.asks and not tracks_state_reads(prop):
         return "whole states"
-    if any(read.of_inbox for read in prop.reads):
+    if INBOX_PARAMETER in prop.asks or any(read.of_inbox for read in prop.reads):
         return "whole inboxes"
     if "message" in prop.asks:
         others = [name for name in prop.asks if name != "message"]
@@ -101,63 +102,72 @@ MOST_MEMOIZED_INPUTS = 1 << 20
 NumbersOfStates = NDArray[np.int64]
 
 
+INPUTS_TO_JUDGE_MEMO = 1 << 14
+"""Number of inputs after which memoization is dropped if they seldom repeat."""
+LEAST_REPEATS = 1.25
+"""Least number of inputs for each evaluation of a memoized function of states, or it is evaluated on each."""
+
+
 class StateFunctionMemo:
-    """A function from states to numbers, memoized by the parts of the state that it has read."""
+    """A function from states to numbers, memoized by the parts of the state that it has read, while these repeat."""
 
     def __init__(self, interner: Interner, function: Callable[[State], int]) -> None:
         self._interner, self._function = interner, function
         self._parts: dict[str, None] = {}
         self._known: dict[bytes, int] = {}
         self._columns = (0, 0)
+        self._asked, self._evaluated, self._repeats = 0, 0, True
 
     def of(self, rows: Rows) -> NumbersOfStates:
         """Return the number of each row's state."""
+        control, contents = self._interner.parts_of(rows)
+        self._asked += len(rows)
+        if self._asked >= INPUTS_TO_JUDGE_MEMO and LEAST_REPEATS * self._evaluated > self._asked:
+            self._repeats = False
+            self._known.clear()
+        if not self._repeats:
+            each = zip(control.tolist(), contents.tolist(), strict=True)
+            return np.fromiter((self._evaluate(*parts) for parts in each), np.int64, len(rows))
         while True:
-            columns, parts = self._inputs(rows), len(self._parts)
+            columns, parts = self._inputs(control, contents), len(self._parts)
             first, which = distinct_column_indices_and_inverse(columns)
             numbers = np.zeros(len(first), np.int64)
             for place, row in enumerate(first.tolist()):
                 key = columns[:, row].tobytes()
                 if key not in self._known:
-                    self._learn(key, rows[row])
+                    number = self._evaluate(control[row].tolist(), contents[row].tolist())
+                    if len(self._parts) > parts or len(self._known) >= MOST_MEMOIZED_INPUTS:
+                        self._known.clear()
                     if len(self._parts) > parts:
                         break
+                    self._known[key] = number
                 numbers[place] = self._known[key]
             else:
                 return numbers[which]
 
-    def _learn(self, key: bytes, row: Any) -> None:
-        decode, parts, values = self._interner.decoder(row), len(self._parts), dict[str, Any]()
+    def _evaluate(self, control: list[int], contents: list[int]) -> int:
+        """Call the function on a state, given by its columns; note the parts that it reads."""
+        decode, values = self._interner.decoder_of_parts(control, contents), dict[str, Any]()
 
         def read(name: str) -> Any:
             if name not in values:
                 self._parts[name], values[name] = None, decode(name)
             return values[name]
 
-        number = self._function(StateProxy(read))  # type: ignore[arg-type]
-        if len(self._parts) > parts or len(self._known) >= MOST_MEMOIZED_INPUTS:
-            self._known.clear()
-        if len(self._parts) == parts:
-            self._known[key] = number
+        self._evaluated += 1
+        return self._function(StateProxy(read))  # type: ignore[arg-type]
 
-    def _inputs(self, rows: Rows) -> Rows:
+    def _inputs(self, control: Rows, contents: Rows) -> Rows:
         """Return the columns of the parts that the function has read, one row each."""
         interner = self._interner
-        control, contents = interner.parts_of(rows)
         bounds, base = len(interner.bounds), interner.base
         if self._columns != (base, len(interner.slots)):  # columns of other meaning
             self._columns = base, len(interner.slots)
             self._known.clear()
         spent, shared, replicas = np.hsplit(control, [bounds, base])
         found = {"spent": spent, "shared": shared, "replicas": replicas, "inboxes": contents}
-        parts = [np.zeros((len(rows), 1), np.int32), *(found[name] for name in self._parts)]
+        parts = [np.zeros((len(control), 1), np.int32), *(found[name] for name in self._parts)]
         return np.ascontiguousarray(np.concatenate(parts, axis=1, dtype=np.int32).T)
-
-
-INPUTS_TO_JUDGE_MEMO = 1 << 14
-"""Number of inputs after which memoization is dropped if they seldom repeat."""
-LEAST_REPEATS = 1.25
-"""Least number of inputs for each evaluation of a memoized property of whole states, or it is evaluated on each."""
 
 
 MOST_CACHED_PAIRS = 1 << 20
@@ -179,6 +189,7 @@ class PropertyVerdictMemo:
         self._is_of_parts = not {"state", "shared", SPENT_PARAMETER, "message"} & {*prop.asks}
         self._is_of_pairs = {*prop.asks} == {"me", "message"}
         self._pairs: dict[tuple[int, int], bool] = {}
+        self._of_contents: dict[int, bool] = {0: True}  # an empty inbox is none of the state's
         self.evaluated = 0
         self.last: Any = None
 
@@ -187,25 +198,31 @@ class PropertyVerdictMemo:
         if self._is_of_pairs and len(rows):
             with suppress(RaisedError):  # a state may violate the property before an error: evaluate it as a whole
                 return self._of_pairs(rows)
+        if self._prop.asks == (INBOX_PARAMETER,) and len(rows):
+            return self._of_each_inbox(rows)
         if self._of_states is not None and len(rows):
             with suppress(RaisedError):  # as above
-                return self._memoized(self._of_states, rows)
+                return self._of_states.of(rows).astype(bool)
         inputs = self._inputs(rows) if self._repeats and len(rows) else None
         if inputs is None:
             return np.array([self._judge(row) for row in rows], bool)
         return self._of_inputs(inputs, rows)
 
-    def _memoized(self, of_states: StateFunctionMemo, rows: Rows) -> NDArray[np.bool_]:
-        """Return whether the property holds in each state, evaluated once for each value of the parts that it reads."""
-        verdicts: NDArray[np.bool_] = of_states.of(rows).astype(bool)
-        self._asked += len(rows)
-        if self._asked >= INPUTS_TO_JUDGE_MEMO and LEAST_REPEATS * self.evaluated > self._asked:
-            self._of_states = None
-        return verdicts
-
     def _holds_in_state(self, state: State) -> bool:
         self.evaluated += 1
         return self._calls.holds(self._prop, {"state": state})
+
+    def _of_each_inbox(self, rows: Rows) -> NDArray[np.bool_]:
+        """Return whether the property holds for each inbox of each state, evaluated once for each inbox."""
+        contents, known = self._interner.parts_of(rows)[1], self._of_contents
+        distinct, which = np.unique(contents, return_inverse=True)
+        for content in set(distinct.tolist()) - known.keys():
+            self.evaluated += 1
+            inbox = self._interner.inboxes.decode_content(content)
+            known[content] = self._calls.holds(self._prop, {INBOX_PARAMETER: inbox})
+        found = np.array([known[content] for content in distinct.tolist()], bool)
+        verdicts: NDArray[np.bool_] = np.all(found[which.reshape(contents.shape)], axis=1)
+        return verdicts
 
     def _of_inputs(self, inputs: Rows, rows: Rows) -> NDArray[np.bool_]:
         """Return whether the property holds in each state, evaluated once for each distinct column of inputs."""
@@ -400,7 +417,7 @@ class PythonChecks:
             self._monitor.violation(prop.name, self.least(prop.name) or trace_to(rows[index]))
 
     def _holds_in(self, prop: Property, row: Any) -> bool:
-        return self._semantics.holds(prop, self._decode(row))
+        return self._semantics.holds(prop.whole or prop, self._decode(row))
 
     @property
     def checks_pruned(self) -> bool:
@@ -452,7 +469,7 @@ class PythonChecks:
 
     def _holds(self, prop: Property, state: State) -> bool:
         self._evaluated[prop.name] += 1
-        return self._semantics.holds(prop, state)
+        return self._semantics.holds(prop.whole or prop, state)
 
     def notes(self, starts: int) -> list[str]:
         """Return a note for each non-local property: the reason, and the number of evaluations."""

@@ -20,6 +20,7 @@ from kraftcheck.explorer.tables.learning import decision_trees
 from kraftcheck.persistence.folder import MANIFEST_FILE
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import Property
+from tests.support.sizes import sizes
 
 pytestmark = pytest.mark.kernel
 
@@ -87,6 +88,8 @@ CONJUNCTS = (
     "all(self.calm(r) for r in state.replicas.values())",
     "all(map(self.calm, state.replicas.values()))",
     "len(state.inboxes) < 2",
+    "all(len(b) < 2 for b in state.inboxes.values())",
+    "all(m.dest > 0 for b in state.inboxes.values() for m in ordered(b))",
     "all((lambda r: r)(r.done) < 2 for r in state.replicas.values())",
     "all(me.done < 2 for me in state.replicas.values())",
     "state.shared.last is not None and all(r.limit is None or r.limit < state.shared.last + 2 "
@@ -183,7 +186,7 @@ def test_a_conjunct_may_name_what_another_reads(tmp_path: Path) -> None:
     assert told(file, "tables") == told(file, "reference")
 
 
-@pytest.mark.parametrize("examples", [5, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", sizes(5, 25, 150))
 def test_random_ones_agree_with_the_reference(examples: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decision_trees, "STATE_INPUTS_TO_JUDGE_REPEATS", 1 << 20)
     random, split = Random(9), 0
@@ -196,7 +199,7 @@ def test_random_ones_agree_with_the_reference(examples: int, tmp_path: Path, mon
     assert split > examples // 6
 
 
-@pytest.mark.parametrize("examples", [4, pytest.param(75, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", sizes(4, 40, 150))
 def test_random_loops_agree_with_the_reference(examples: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decision_trees, "STATE_INPUTS_TO_JUDGE_REPEATS", 1 << 20)
     random, split = Random(17), 0
@@ -300,6 +303,14 @@ LOOPS = [
     "return all(not any(t > 5 for t in times) and any(t < 5 for t in times) "
     "for times in [(t for t in (state.shared.time, 1))]) and all(r.done < 3 for r in state.replicas.values())",
     "return type(state) is State and state.replicas[1].done < 2",
+    "return all(len(inbox) < 1 for inbox in state.inboxes.values() if True) and state.shared.time < 2",
+    "for b in state.inboxes.values():\n    for m in b:\n        if m.dest == 1: return False\n"
+    "return all(r.done < 3 for r in state.replicas.values())",
+    "if state.shared.time: return True\nreturn all(len(b) < 1 for b in state.inboxes.values())",
+    "for b in state.inboxes.values():\n    for r in state.replicas.values():\n"
+    "        if r.done > 1 and b: return False\nreturn True",
+    "return all(len(b) <= state.shared.time for b in state.inboxes.values())",
+    "return all(len(state.inboxes) < 2 for b in state.inboxes.values())",
 ]
 RAISING = [
     "x = 1 // (1 - state.shared.time)\nreturn all(r.done < 3 for r in state.replicas.values())",
@@ -315,6 +326,7 @@ RAISING = [
     "return all(r.done < 1 or super().calm(r) for r in state.replicas.values())",
     "return sum([r for r in state.replicas.values() if r.done > 1 and r.id == 1]) <= 1",
     "return state.shared.last or all(r.done < 2 for r in state.replicas.values())",
+    "return all(m.dest and m.done for b in state.inboxes.values() for m in b)",
     "return all(0 in [self.top.done] for self.top in state.replicas.values()) and self.top.id < 9",
 ]
 
@@ -334,6 +346,7 @@ def with_loops(loops: list[str], file: Path) -> Path:
     return file
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("loops", TOGETHER)
 def test_loops_of_any_kind_agree_with_the_reference(loops: list[str], tmp_path: Path) -> None:
     file = with_loops(loops, tmp_path / "workers.py")
@@ -459,6 +472,7 @@ def test_parts_of_a_constraint_have_verdicts_of_their_own(
         assert (found[0], found[1], bool(found[-1])) == (expected[0], expected[1], bool(expected[-1]))
 
 
+@pytest.mark.slow
 def test_constraints_with_more_parts_than_bits(tmp_path: Path) -> None:
     file, text = tmp_path / "workers.py", MODEL.replace("{constraint}", "True").replace("{invariant}", "True")
     for number in range(8):
@@ -539,13 +553,22 @@ def test_an_invariant_is_evaluated_by_replica(invariant: str, tmp_path: Path, mo
     assert 0 < evaluated["Rare"] <= 3 * 3 * 3 < found.distinct_states  # local states
 
 
-def test_an_invariant_of_inboxes_is_evaluated_by_their_contents(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("invariant", "reads", "most"),
+    [
+        ("len(state.inboxes) < 4", "whole states", 100),
+        ("all(m.dest < 3 for b in state.inboxes.values() for m in b)", "whole inboxes", 10),
+    ],
+)
+def test_an_invariant_of_inboxes_is_evaluated_by_their_contents(
+    invariant: str, reads: str, most: int, tmp_path: Path
+) -> None:
     file = tmp_path / "workers.py"
-    file.write_text(MODEL.replace("{constraint}", "True").replace("{invariant}", "len(state.inboxes) < 4"))
+    file.write_text(MODEL.replace("{constraint}", "True").replace("{invariant}", invariant))
     found = check(file, "tables")
-    (note,) = (note for note in found.notes if note.startswith("Rare reads whole states"))
+    (note,) = (note for note in found.notes if note.startswith(f"Rare reads {reads}"))
     assert found.distinct_states > 1_000
-    assert int(note.rsplit(" ", 2)[1]) < 100
+    assert int(note.rsplit(" ", 2)[1]) < most
 
 
 SETS = """
@@ -621,9 +644,9 @@ def test_coverage_is_unknown_after_too_many_evaluations(tmp_path: Path, monkeypa
     assert (unknown.verdict, unknown.limit) == ("incomplete", "strict")
 
 
-@pytest.mark.parametrize("examples", [4, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", sizes(4, 25, 60))
 def test_parts_may_not_read_what_a_view_hides(examples: int, tmp_path: Path) -> None:
-    random, engines = Random(5), Counter[str]()
+    random, engines = Random(13), Counter[str]()
     for number in range(examples):
         file = tmp_path / f"workers_{number}.py"
         constraint, invariant = drawn(random), drawn(random)
@@ -680,7 +703,7 @@ BEHAVIOURS = """
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("inputs", [4, 1 << 20])
-@pytest.mark.parametrize("examples", [3, pytest.param(30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", sizes(3, 15, 60))
 def test_properties_of_behaviours(examples: int, inputs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def verdicts(engine: str) -> tuple[Any, ...]:
         try:
@@ -706,6 +729,7 @@ def test_properties_of_behaviours(examples: int, inputs: int, tmp_path: Path, mo
     assert int(examples > inputs) <= noted["Back"] < examples  # those with few inputs alone have decision trees
 
 
+@pytest.mark.slow
 def test_inputs_that_do_not_repeat_are_not_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decision_trees, "STATE_INPUTS_TO_JUDGE_REPEATS", 4)
     file = tmp_path / "workers.py"
@@ -717,7 +741,7 @@ def test_inputs_that_do_not_repeat_are_not_noted(tmp_path: Path, monkeypatch: py
     assert told(file, "tables") == told(file, "reference")
 
 
-@pytest.mark.parametrize("examples", [5, pytest.param(25, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", sizes(2, 12, 50))
 def test_checkpoints_hold_the_same_search(examples: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def restored(*given: Any) -> int:
         resumed.append(given)

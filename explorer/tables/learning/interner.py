@@ -302,18 +302,15 @@ class Interner:
 
     def decode_state(self, row: Any) -> State:
         """Return the state of a row."""
-        return State(*map(self.decoder(row), field_names(State)))
+        (control,), (contents,) = (part.tolist() for part in self.parts_of(np.asarray(row)[None]))
+        return State(*map(self.decoder_of_parts(control, contents), field_names(State)))
 
     def decode_control_row(self, control: list[int]) -> State:
         """Return the state of a control row, given by its columns, with empty inboxes."""
-        return State(*map(self._decoder_of_parts(control, []), field_names(State)))
+        return State(*map(self.decoder_of_parts(control, []), field_names(State)))
 
-    def decoder(self, row: Any) -> Callable[[str], Value]:
-        """Return a function that decodes one part of a row's state, a field of `State`."""
-        (control,), (contents,) = (part.tolist() for part in self.parts_of(np.asarray(row)[None]))
-        return self._decoder_of_parts(control, contents)
-
-    def _decoder_of_parts(self, control: list[int], contents: list[int]) -> Callable[[str], Value]:
+    def decoder_of_parts(self, control: list[int], contents: list[int]) -> Callable[[str], Value]:
+        """Return a function that decodes one part of the state with these columns of a control row and of inboxes."""
         base = self.base
         known = len(contents)  # a row is shorter if a replica appeared after it
 
@@ -321,8 +318,8 @@ class Interner:
             if name == "replicas":
                 return Map({key: self.locals[control[base + s]] for key, s in self.slots.items() if control[base + s]})
             if name == "inboxes":
-                filled = {key: contents[s] for key, s in self.slots.items() if s < known and contents[s]}
-                return Map({key: self.inboxes.decode_content(content) for key, content in filled.items()})
+                decode, filled = self.inboxes.decode_content, self.slots.items()
+                return Map({key: decode(contents[s]) for key, s in filled if s < known and contents[s]})
             return self.shared.record_of(control) if name == "shared" else Map(zip(self.bounds, control, strict=False))
 
         return read
