@@ -269,6 +269,7 @@ def test_a_change_of_ones_own_as_the_page_has_it(
     assert doctest.OutputChecker().check_output(shown, printed, doctest.ELLIPSIS), printed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["sooner.py:Sooner", pytest.param("handover.py:Handover", marks=pytest.mark.slow)])
 def test_the_change_of_ones_own_is_pure(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -73,6 +73,7 @@ def test_every_configuration_of_a_report_is_on_the_page() -> None:
         assert {name for name in found.configurations if name.startswith("report.")} <= shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "report",
     [

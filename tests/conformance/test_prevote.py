@@ -169,6 +169,7 @@ def test_counts_are_those_of_tlc_where_liveness_is_tested(name: str, distinct: i
 FOUR = ("EventuallyLeaderElected", "NotStuckInProspective", "ReconfigurationNotStuck", "ValuesEventuallyAcked")
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(4)
 @pytest.mark.kernel
 @pytest.mark.parametrize(
@@ -232,6 +233,7 @@ class Noted(Prevote):
         return True
 
 
+@pytest.mark.slow
 @pytest.mark.kernel
 @each(DUMPS)
 def test_the_table_engine_finds_the_states_of_the_dump_and_takes_the_same_steps(name: str) -> None:

@@ -102,6 +102,7 @@ def test_servers_appear_whatever_the_number_of_joins_allowed() -> None:
     assert sum(t.action == "StartNewServer" for t in semantics.transitions(start)) == 2
 
 
+@pytest.mark.slow
 def test_the_first_fetch_of_a_new_server_is_always_rejected() -> None:
     search = searched("grow-with-election")
     by = {

@@ -24,6 +24,7 @@ from kraftcheck.spec.tla.state_conversion import TlaStateConverter
 from kraftcheck.spec.tla.types import VariablesError
 from kraftcheck.traces import Trace, ValueCache, read_traces
 from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
+from tests.support.sizes import sizes
 from tests.support.tampering import changed, fields
 from tests.support.tlc import COUNTEREXAMPLES, TLC
 
@@ -120,12 +121,11 @@ def tamper(seed: int, times: int) -> Counter[str]:
     return passed
 
 
+@pytest.mark.slow
 def test_changed_traces_diverge() -> None:
     assert tamper(seed=1, times=25) == {}
 
 
-@pytest.mark.parametrize(
-    "times", [pytest.param(250, marks=pytest.mark.slow), pytest.param(1_000, marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.parametrize("times", sizes(None, 120, 1_000))
 def test_many_changed_traces_diverge(times: int) -> None:
     assert tamper(seed=2024, times=times) == {}  # a variable that went unnoticed would be listed here

@@ -403,6 +403,7 @@ def both(protocol: Protocol, **options: Any) -> tuple[tuple[Any, ...], tuple[Any
     return counts(explore(protocol, request(protocol, **options))), wanted
 
 
+@pytest.mark.slow
 def test_expressions_are_evaluated_as_python_does(tmp_path: Path) -> None:
     assert wrong_among(tmp_path, EXPRESSIONS) == []
 
@@ -557,6 +558,7 @@ FORMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))])
 def test_random_expressions_are_evaluated_as_python_does(tmp_path: Path, seed: int) -> None:
     drawer, kinds = Drawer(seed), list(FORMS)
@@ -574,6 +576,7 @@ STATEMENTS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 9))])
 def test_random_statements_are_executed_as_python_does(tmp_path: Path, seed: int) -> None:
     drawer = Drawer(seed)
@@ -662,6 +665,7 @@ def test_a_value_is_read_before_the_rest_of_its_expression_changes_it(tmp_path: 
     assert found == wanted
 
 
+@pytest.mark.slow
 def test_python_answers_in_properties_and_handlers(tmp_path: Path) -> None:
     """A state whose check waits for an answer is checked again, and its handler runs again."""
     code = """

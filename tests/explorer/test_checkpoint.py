@@ -126,6 +126,7 @@ def loops(result: Result) -> dict[str, object]:
     return {one.property: one.loop and (one.loop.back_to, one.loop.again is None) for one in result.violations}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runs", [1, pytest.param(8, marks=pytest.mark.slow)])
 def test_temporal_properties_are_judged_alike_wherever_a_search_is_interrupted(runs: int, tmp_path: Path) -> None:
     protocol = bound("counts/two-voters", MCLive).protocol
@@ -200,6 +201,7 @@ def test_a_network_with_memory_comes_back(tmp_path: Path) -> None:
     assert (result.distinct_states, result.generated_states, result.depth) == (137, 333, 7)
 
 
+@pytest.mark.slow
 def test_violations_come_back(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint"
     protocol, options = interrupted(folder, reports=60)
@@ -248,6 +250,7 @@ def test_a_limit_that_is_passed_already_ends_it_with_what_is_there(
 # What is refused
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", ["states.bin", "values.bin", "controls.bin", "inboxes.bin", "inbox_items.bin"])
 def test_a_damaged_file_is_refused(tmp_path: Path, name: str) -> None:
@@ -281,6 +284,7 @@ def test_a_damaged_manifest_is_refused(tmp_path: Path) -> None:
             BreadthFirstSearch(protocol, replace(options, resume=folder), 1)
 
 
+@pytest.mark.slow
 def test_a_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "c"
     protocol, options = interrupted(folder)

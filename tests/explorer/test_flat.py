@@ -26,18 +26,19 @@ from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 from kraftcheck.spec.values import ModelValue
 from tests.support.explorer.agreement import check_agreement, compared
 from tests.support.explorer.random_protocols import sample
+from tests.support.sizes import sizes
 
 pytestmark = pytest.mark.kernel
 
 
-@pytest.mark.parametrize("examples", [3, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", sizes(3, 20))
 def test_random_protocols_agree_where_states_are_flat(examples: int, laid_out: list[bool]) -> None:
     for number, found in enumerate(sample(examples, seed=4_712, large=60, most=1_000)):
         check_agreement(found, 1 + number % 2)
     assert laid_out.count(True) >= examples // 2
 
 
-@pytest.mark.parametrize("examples", [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", sizes(2, 20))
 def test_random_protocols_agree_where_columns_are_packed_together(
     examples: int, packed_together: list[list[list[int]]]
 ) -> None:
@@ -102,6 +103,7 @@ def test_states_on_disk_are_flat_and_have_control_rows_again(
     assert (False, True) in zip(laid_out, emptied, strict=True)
 
 
+@pytest.mark.slow
 def test_states_on_disk_are_packed_together(
     packed_together: list[list[list[int]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +136,7 @@ def test_no_state_is_there_twice_under_a_view(laid_out: list[bool]) -> None:
     assert False in laid_out
 
 
+@pytest.mark.slow
 def test_buffers_fit_while_what_is_missing_is_made(laid_out: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
     """A state with many successors makes a worker's buffers larger, but only after others of its batch were served."""
     full: list[bool] = []
@@ -167,6 +170,7 @@ def test_a_step_to_the_same_state_counts(laid_out: list[bool], symmetry: str | N
     assert True in laid_out
 
 
+@pytest.mark.slow
 def test_facts_are_forgotten_where_numbers_run_out(laid_out: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
     """Few contents of the shared fields have numbers, and few things that replicas may do have a place."""
     seen: list[tuple[int, int]] = []

@@ -25,6 +25,7 @@ from tests.support.explorer.boards import Boards, take_apart_at
 from tests.support.explorer.comparison import found
 from tests.support.explorer.random_protocols import sample
 from tests.support.forging import NUMBERS, digests_made_anew, outcomes
+from tests.support.sizes import sizes
 from tests.support.tlc import MCReconfig, bound
 
 pytestmark = pytest.mark.kernel
@@ -95,18 +96,14 @@ def checkpoint(kept: Checkpoint, tmp_path: Path) -> Checkpoint:
 # Numbers at random
 
 
-@pytest.mark.parametrize(
-    "count", [12, pytest.param(80, marks=pytest.mark.slow), pytest.param(600, marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.parametrize("count", sizes(12, 80, 600))
 def test_a_forged_checkpoint_of_tables(checkpoint: Checkpoint, count: int, tmp_path: Path) -> None:
     assert checkpoint.resumed(checkpoint.folder) == checkpoint.right
     came = outcomes(checkpoint.folder, tmp_path / "forged", range(count), checkpoint.resumed, checkpoint.right)
     assert came["refused"] > came["right"]
 
 
-@pytest.mark.parametrize(
-    "count", [4, pytest.param(40, marks=pytest.mark.slow), pytest.param(400, marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.parametrize("count", sizes(2, 20, 400))
 def test_a_forged_checkpoint_of_exploded_sets(count: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     take_apart_at(2, monkeypatch)
     checkpoint = Checkpoint(tmp_path / "c", protocol=load(Boards).protocol, max_depth=7)
@@ -115,9 +112,7 @@ def test_a_forged_checkpoint_of_exploded_sets(count: int, monkeypatch: pytest.Mo
     assert came["refused"] > came["right"]
 
 
-@pytest.mark.parametrize(
-    "count", [4, pytest.param(20, marks=pytest.mark.slow), pytest.param(150, marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.parametrize("count", sizes(2, 12, 150))
 @pytest.mark.parametrize(
     "order", ["bfs", *(pytest.param(order, marks=pytest.mark.slow) for order in ("saturation", "chaining"))]
 )
@@ -128,9 +123,7 @@ def test_a_forged_checkpoint_of_sets(order: str, count: int, tmp_path: Path) -> 
     assert came["refused"] > came["right"]
 
 
-@pytest.mark.parametrize(
-    "count", [pytest.param(15, marks=pytest.mark.slow), pytest.param(40, marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.parametrize("count", sizes(None, 8, 40))
 def test_forged_checkpoints_of_random_protocols(count: int, tmp_path: Path) -> None:
     """With channels, symmetries, views, constraints and values that Python learns."""
     for number, drawn in enumerate(sample(12, seed=3, large=100, most=600)):

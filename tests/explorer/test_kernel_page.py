@@ -28,6 +28,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 pytestmark = pytest.mark.kernel
 
 
+@pytest.mark.slow
 def test_the_miss_is_what_the_page_shows() -> None:
     command = [sys.executable, str(DOCS / "cache_miss.py")]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -393,7 +393,7 @@ REFUSED = "refused"
 KINDS = ("invariant", "step_invariant", "constraint", "action_constraint")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_every_engine_has_the_meaning_of_python(tmp_path: Path, name: str) -> None:
     wanted = found_by("reference", protocol_of(tmp_path, PROTOCOLS[name]))

@@ -34,6 +34,7 @@ from kraftcheck.spec.cfg.config import parse_setting, read_config
 from kraftcheck.spec.errors import InputError
 from tests.support.explorer.comparison import TEN_MILLION, found
 from tests.support.explorer.random_protocols import sample
+from tests.support.sizes import sizes
 from tests.support.tlc import COUNTS, MCReconfig, bound, expected
 
 pytestmark = pytest.mark.kernel
@@ -76,7 +77,7 @@ class Watched(BreadthFirstSearch):
         super()._between_batches()
 
 
-@pytest.mark.parametrize("examples", [1, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", sizes(1, 8))
 def test_random_protocols(examples: int) -> None:
     @settings(max_examples=examples, suppress_health_check=list(HealthCheck))
     @given(seed=st.integers(0, 10**9), memory=st.sampled_from((1, 20_000, 100_000)), workers=st.integers(1, 2))

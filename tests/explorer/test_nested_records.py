@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kraftcheck import load
+from tests.support.sizes import sizes
 
 pytestmark = pytest.mark.kernel
 
@@ -113,7 +114,7 @@ def told(result: Any) -> tuple[Any, ...]:
     return result.distinct_states, result.generated_states, result.depth, result.actions, violated
 
 
-@pytest.mark.parametrize("examples", [8, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", sizes(8, 60))
 def test_random_ones_agree_with_the_reference(examples: int, tmp_path: Path) -> None:
     random, fewer = Random(3), 0
     for number in range(examples):

@@ -337,11 +337,12 @@ def require_all(seen: Counter[tuple[str, str]], engines: Mapping[str, Run], exam
         assert set(seen) == {(engine, order) for engine in engines for order in CAPABILITIES[engine]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "numbers",
     [
         range(2, 5),
-        pytest.param(range(len(COMBINATIONS) // 3), marks=pytest.mark.slow),
+        pytest.param(range(len(COMBINATIONS) // 5), marks=pytest.mark.slow),
         pytest.param(range(1_000), marks=pytest.mark.exhaustive),
     ],
     ids=len,

@@ -45,6 +45,7 @@ def doubled(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 EXAMPLES = [3, pytest.param(15, marks=pytest.mark.slow), pytest.param(40, marks=pytest.mark.exhaustive)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("examples", EXAMPLES)
 def test_a_step_of_two_pieces_is_one_step(examples: int, doubled: set[str]) -> None:
     for number, found in enumerate(sample(examples, seed=5_911, large=60, most=1_000)):
@@ -52,6 +53,7 @@ def test_a_step_of_two_pieces_is_one_step(examples: int, doubled: set[str]) -> N
     assert doubled
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("examples", EXAMPLES)
 def test_a_step_of_two_pieces_is_one_step_of_flat_states(
     examples: int, doubled: set[str], packed_together: list[list[list[int]]]

@@ -504,6 +504,7 @@ ALL += (
 )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("protocol", ALL)
 def test_engines_agree(protocol: type[Protocol]) -> None:
     def run(**how: str) -> tuple[object, ...]:

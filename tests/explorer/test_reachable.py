@@ -36,6 +36,7 @@ from kraftcheck.spec import (
 )
 from kraftcheck.spec.language.declarations import Property
 from tests.support.explorer.random_protocols import Node, Ping, Sample, sample
+from tests.support.sizes import sizes
 
 ENGINES = [
     pytest.param(reference.explore, id="reference"),
@@ -308,7 +309,7 @@ def expected(found: Sample, options: SearchRequest) -> dict[str, tuple[tuple[int
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize("examples", [2, pytest.param(12, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", sizes(2, 12))
 def test_all_engines_find_in_random_protocols_what_networkx_finds(
     examples: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,6 +58,7 @@ from kraftcheck.spec.language.semantics import Semantics, Take, Transition, call
 from kraftcheck.spec.language.state import permutation_group, permute_model_values
 from tests.support.explorer.random_protocols import FEATURES, Description, describe, sample, search
 from tests.support.explorer.voting import HOSTS, Voting
+from tests.support.sizes import sizes
 from tests.support.tlc import bound as bound_model
 
 n1, n2, n3 = (ModelValue(f"n{number}", number) for number in (1, 2, 3))
@@ -540,6 +541,7 @@ def test_a_counterexample_under_symmetry_is_a_behaviour() -> None:
     assert_behaviour(protocol, violation.trace)
 
 
+@pytest.mark.slow
 def test_a_view_hides_what_does_not_count() -> None:
     protocol = Voting(hosts=HOSTS)
     seen = ReferenceSearch(protocol, SearchRequest(deadlock=False))
@@ -646,7 +648,7 @@ def as_counted(transitions: Iterator[Transition]) -> Counter[tuple[Any, ...]]:
     return Counter((t.action, t.actor, t.message, encode(t.target)) for t in transitions)
 
 
-@pytest.mark.parametrize("examples", [3, pytest.param(25, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", sizes(3, 25))
 def test_breadth_and_depth_first_agree(examples: int) -> None:
     @settings(max_examples=examples, suppress_health_check=list(HealthCheck))
     @given(st.randoms(use_true_random=False), st.sampled_from([(0, 0), (1, 0), (1, 1)]))
@@ -704,6 +706,7 @@ def test_random_protocols_exercise_the_language() -> None:
     assert {feature: times[feature] for feature in FEATURES if times[feature] < 30} == {}
 
 
+@pytest.mark.slow
 def test_a_small_search_leaves_frozen_what_was() -> None:
     """Else each later garbage collection traverses all that a process froze before."""
     gc.freeze()

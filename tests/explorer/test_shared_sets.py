@@ -24,6 +24,7 @@ def result_of(engine: str) -> tuple[Any, ...]:
     return found.distinct_states, found.generated_states, found.depth, dict(found.actions), told
 
 
+@pytest.mark.slow
 def test_both_engines_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = result_of("reference")
     assert len(expected[-1]) == 2, "sets are read in properties too"

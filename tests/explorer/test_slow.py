@@ -183,6 +183,7 @@ class Pairs(Notes):
 evaluated: list[tuple[Node, Note]] = []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [1 << 20, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_pair_of_a_replica_and_a_message_is_evaluated_once(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(python_checks, "MOST_CACHED_PAIRS", most)
@@ -235,6 +236,7 @@ def test_a_violation_before_an_error_is_reported() -> None:
     assert [len(one.trace) for one in found.violations] == [len(one.trace) for one in expected.violations] == [2]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SLOW)
 def test_the_counterexample_is_a_shortest_one(name) -> None:

@@ -98,6 +98,7 @@ def change_at_once(monkeypatch: pytest.MonkeyPatch, engine: str) -> None:
     monkeypatch.setattr(bytecode, "untranslatable_reason", lambda *_: None if engine == "bytecode" else "a word")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["si-one", *(pytest.param(name, marks=pytest.mark.slow) for name in MOST_CALLS)])
 def test_counts_are_those_of_tlc(name: str) -> None:
     style, found = SEARCHES[name], checked(SEARCHES[name])
@@ -237,6 +238,7 @@ def test_a_long_search_leads_back_to_the_tables(monkeypatch: pytest.MonkeyPatch)
     assert not any("bytecode" in note for note in found.notes)
 
 
+@pytest.mark.slow
 def test_the_bytecode_engine_ends_a_search_of_some_thousand_states(monkeypatch: pytest.MonkeyPatch) -> None:
     tables_first(monkeypatch, tried_by_bytecode=True)
     found = checked(SEARCHES["kip279-small"], None)
@@ -389,6 +391,7 @@ def test_programs_in_c_visit_as_many_states(peer: Peer, tmp_path: Path) -> None:
     assert ours.states == theirs.states > 10
 
 
+@pytest.mark.slow
 def test_the_bytecode_engine_is_not_imported_for_messages() -> None:
     code = (
         "import sys; from kraftcheck import engines, load; engines._try_reference = lambda *_: None; "

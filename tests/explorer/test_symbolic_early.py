@@ -123,6 +123,7 @@ class Asking(Protocol):
         return me.flag is not True or me.beta == 0
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("constrained", [False, True])
 def test_a_shallow_violation_among_very_many_states(*, constrained: bool, monkeypatch: pytest.MonkeyPatch) -> None:

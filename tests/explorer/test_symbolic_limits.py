@@ -173,6 +173,7 @@ def test_what_is_known_at_a_limit_is_checked(order: str) -> None:
     check_trace(given, violation.trace)
 
 
+@pytest.mark.slow
 def test_few_nodes_with_many_edges_heed_the_time_limit() -> None:
     """Duplicated messages have no bound: the values of one variable grow, and hardly any node is new."""
     words = ["check", "lock-service", "--config", "smoke", "--variant", "impatient-server", "--engine", "symbolic"]

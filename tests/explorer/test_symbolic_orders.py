@@ -15,6 +15,7 @@ from kraftcheck.explorer.symbolic.relations import GENERAL_EDGES, VariableChange
 from kraftcheck.explorer.symbolic.variable_orders import VariableOrder, anneal_order, cheapest_order, shared_first_order
 from kraftcheck.explorer.symbolic.variables import VariableKey, VariableKind
 from tests.support.explorer.symbolic import agree
+from tests.support.sizes import sizes
 from tests.support.tlc import bound, expected
 
 pytestmark = pytest.mark.kernel
@@ -78,8 +79,6 @@ def test_another_order_counts_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("eager")
-@pytest.mark.parametrize(
-    "count", [pytest.param(5, marks=pytest.mark.slow), pytest.param(30, marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.parametrize("count", sizes(None, 5, 30))
 def test_random_protocols(count: int) -> None:
     assert agree(count, 7_000) == {"run": count}

@@ -22,6 +22,7 @@ from kraftcheck.spec.examples.two_phase_commit import Phase, TransactionManager,
 from kraftcheck.spec.language.state import Steps, become
 from kraftcheck.spec.values import ModelValue
 from tests.support.explorer.symbolic import SEARCHES, agree, found
+from tests.support.sizes import sizes
 
 pytestmark = pytest.mark.kernel
 
@@ -49,7 +50,7 @@ def searched(protocol: TwoPhaseCommit, **options: Any) -> SymbolicSearch:
     return search
 
 
-@pytest.mark.parametrize("count", [5, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", sizes(5, 20))
 def test_two_phase_commit_takes_the_time_of_its_managers(count: int) -> None:
     search = searched(TwoPhaseCommit(resource_managers=managers(count)))
     result = search.result  # type: ignore[attr-defined]
@@ -103,9 +104,7 @@ def test_sets_apart_change_nothing(kind: type[TwoPhaseCommit]) -> None:
 
 
 @pytest.mark.usefixtures("always_apart")
-@pytest.mark.parametrize(
-    "count", [pytest.param(2, marks=pytest.mark.slow), pytest.param(40, marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.parametrize("count", sizes(None, 2, 40))
 def test_random_protocols(count: int) -> None:
     assert agree(count, 5_000) == {"run": count}
 

@@ -390,6 +390,7 @@ def test_no_step_is_taken_in_the_initial_states_alone() -> None:
     assert told(found) == told(ReferenceSearch(protocol, options).run())
 
 
+@pytest.mark.slow
 def test_steps_that_were_not_counted_are_null_in_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "MOST_NODES_TO_COUNT_STEPS", 0)
     path = tmp_path / "found.json"

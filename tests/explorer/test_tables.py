@@ -20,6 +20,7 @@ from kraftcheck.spec.values import Map, ordered
 from tests.support.explorer.agreement import check_agreement, compared
 from tests.support.explorer.random_protocols import sample
 from tests.support.explorer.voting import HOSTS, Node, Shared, Voting
+from tests.support.sizes import sizes
 from tests.support.tlc import bound
 
 pytestmark = pytest.mark.kernel
@@ -37,7 +38,7 @@ WANTED = (
 )
 
 
-@pytest.mark.parametrize("examples", [2, pytest.param(12, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", sizes(2, 12))
 def test_agrees_with_the_reference_engine_on_random_protocols(examples: int) -> None:
     @settings(
         max_examples=examples,

@@ -59,6 +59,7 @@ from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.traces.replay.claims import LassoFormulaEvaluator
 from tests.support.explorer.lassos import require_counterexample
 from tests.support.explorer.random_protocols import sample
+from tests.support.sizes import sizes
 
 ENGINES = [
     pytest.param(reference.explore, id="reference"),
@@ -492,7 +493,7 @@ def is_violated(protocol: Walk, parts: list[tuple[str, str]], fairness: tuple[Fa
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize("examples", [15, pytest.param(600, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", sizes(15, 250, 600))
 def test_verdicts_are_those_of_the_definition(examples: int) -> None:
     seen = set()
     for seed in range(examples):
@@ -539,7 +540,7 @@ def words(protocol: Walk, length: int) -> Iterator[tuple[list[int], int]]:
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize("examples", [20, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", sizes(20, 100, 400))
 def test_a_formula_holds_where_no_lasso_breaks_it(examples: int) -> None:
     verdicts = set()
     for seed in range(examples):
@@ -611,7 +612,7 @@ LOW, CALM = (Property(function.__name__, "predicate", function, ()) for function
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize("examples", [3, pytest.param(30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", sizes(3, 15, 60))
 def test_both_engines_agree_on_random_protocols(examples: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(level_states, "STATES_A_BATCH", 50)
     monkeypatch.setattr(table_system, "MOST_SERIAL_STATES", 5)

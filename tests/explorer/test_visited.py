@@ -328,6 +328,7 @@ def test_a_set_is_packed_anew_as_ids_grow(seed: int, workers: int) -> None:
     assert not expected
 
 
+@pytest.mark.slow
 def test_what_is_inserted_beside_another_thread_is_neither_lost_nor_new_twice() -> None:
     packed, partly = packing_of(40), 0
     words = np.unique(np.random.default_rng(1).integers(0, 1 << 40, (1 << 20, 1), dtype=np.uint64), axis=0)

@@ -170,6 +170,7 @@ def test_walks_are_behaviours_within_the_constraints(constraints, action_constra
     check_walks(protocol, options, plan, result, walks)
 
 
+@pytest.mark.slow
 def test_a_walk_depends_on_the_seed_and_its_number_alone() -> None:
     protocol = Wander()
     _, many = walks_of(protocol, QUIET, WalkPlan(40, 30, 1))
@@ -197,6 +198,7 @@ def test_walks_do_not_depend_on_what_was_learned_before(name) -> None:
         assert alone.trace(walk, 0, int(walk.length[0])) == walks[number]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("constrained", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_every_successor_is_as_likely_as_any_other(constrained) -> None:
     protocol = Wander(notes=0, starts=0)
@@ -319,6 +321,7 @@ def test_every_network(network) -> None:
     assert walks_of(protocol, replace(QUIET, workers=1), WalkPlan(7, 30, 2))[1] == walks[:7]
 
 
+@pytest.mark.slow
 def test_a_fault_is_found() -> None:
     found = bound_model("counts/three-voters", SecondVoteInEpoch)
     protocol = SecondVoteInEpoch(**{**vars_of(found.protocol), "elections": 2})

@@ -55,6 +55,7 @@ def elections_in(found: Violation) -> int:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("variant", "broken"),

@@ -22,6 +22,7 @@ def counts(result: Result) -> tuple[int, int, int | None]:
     return result.distinct_states, result.generated_states, result.depth
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["smoke", *(pytest.param(f"smoke-{one}", marks=pytest.mark.slow) for one in ("answers", "network"))]
 )

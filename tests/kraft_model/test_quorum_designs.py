@@ -54,6 +54,7 @@ def test_the_table_in_the_docs_says_the_same() -> None:
     assert rows == [("joint-consensus", "ok", "", ""), *wrong]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "design", [pytest.param(one, id=one.variant, marks=[pytest.mark.slow] * (one.length > 10)) for one in WRONG]
 )

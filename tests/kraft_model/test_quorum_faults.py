@@ -39,6 +39,7 @@ def test_every_property_is_broken_by_a_fault_or_a_reading() -> None:
     assert {fault.property for fault in QUORUM_READINGS + QUORUM_FAULTS} == checked - set(NOTICED[MODEL])
 
 
+@pytest.mark.slow
 def test_only_fetches_in_pieces_show_a_high_watermark_beyond_the_log() -> None:
     """Where every answer carries the whole log, no high watermark is beyond it; the configurations set FetchLimit."""
     own = "fault.high-watermark-beyond-log"

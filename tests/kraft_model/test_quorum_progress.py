@@ -15,6 +15,7 @@ from tests.support.kraft_model.searches import bound, search
 COMPILED = [pytest.param(name, marks=[pytest.mark.kernel, pytest.mark.slow]) for name in ("tables", "symbolic")]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("engine", ["reference", *COMPILED])
 @pytest.mark.parametrize(
@@ -46,6 +47,7 @@ def test_a_new_voter_that_dies_before_it_fetches_its_record_is_never_removed() -
     assert (violation.property, violation.trap) == ("SomebodyCanCommit", (8, 8))
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("variant", "states"), [(None, 812), ("pre-vote-unless-follower", 680)])
 def test_two_followers_of_a_dead_leader_elect_one_where_their_rounds_overlap(variant: str | None, states: int) -> None:

@@ -119,6 +119,7 @@ def test_the_table_engine_finds_a_shortest_counterexample_too(fault: Fault) -> N
     assert first_step_not_offered(bound, violation.trace) is None
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @each_fault(SLOW_BASE)
 def test_the_base_holds_where_the_fault_shows(fault: Fault) -> None:

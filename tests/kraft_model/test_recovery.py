@@ -44,6 +44,7 @@ def numbers(found: Result) -> tuple[int, int, int | None]:
     return found.distinct_states, found.generated_states, found.depth
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", ["smoke", pytest.param("smoke-zookeeper", marks=pytest.mark.slow)])
 def test_counts_of_smoke_by_both_engines(config: str) -> None:
     given = bound(MODEL, config)

@@ -47,6 +47,7 @@ def numbers(found: Result) -> tuple[int, int, int | None]:
     return found.distinct_states, found.generated_states, found.depth
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("config", SMALL)
 def test_counts_of_smoke_by_both_engines(config: str) -> None:
@@ -143,6 +144,7 @@ def test_where_nothing_leads_on(
     assert [step.action for one in found.violations for step in one.trace[1:]] == taken
 
 
+@pytest.mark.slow
 def test_upgrades_can_be_made_with_help() -> None:
     """A replacement of an old observer, or another configuration, leads on, as long as upgrades may be tried."""
     for config in ("trap.gated", "trap.static-voter"):

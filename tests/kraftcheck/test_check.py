@@ -358,6 +358,7 @@ def test_without_a_counterexample_no_trace_is_left(run, tmp_path) -> None:
     assert not trace.exists()
 
 
+@pytest.mark.slow
 def test_state_graph(run, tmp_path) -> None:
     sizes = set()
     for ending in ("graphml", "json", "dot"):
@@ -404,6 +405,7 @@ def test_out_of_memory(run, monkeypatch) -> None:
 # As a process
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("engine", ["tables", "reference"])
 @pytest.mark.parametrize("seconds", [0.1, pytest.param(5.0, marks=pytest.mark.slow)])

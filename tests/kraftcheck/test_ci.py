@@ -284,6 +284,7 @@ def test_a_test_that_checks_nothing_fails_unless_it_expects_that(tmp_path: Path,
 # Going on
 
 
+@pytest.mark.slow
 @pytest.mark.kernel
 def test_a_checkpoint_is_gone_on_from_if_there_is_one(run: Run, tmp_path: Path) -> None:
     again = (

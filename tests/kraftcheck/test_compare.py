@@ -66,6 +66,7 @@ def compared(run, *arguments, code: int, tmp_path: Path) -> tuple[list[dict], st
     return json.loads(path.read_text()), outcome.out
 
 
+@pytest.mark.slow
 def test_the_base_comes_first_and_a_fault_is_found_within_its_own_configuration(run, tmp_path) -> None:
     found, out = compared(run, "reconfig", "observer-stands", code=12, tmp_path=tmp_path)
     base, fault = found
@@ -80,6 +81,7 @@ def test_the_base_comes_first_and_a_fault_is_found_within_its_own_configuration(
     assert any(line.split()[:3] == ["base", "ok", "14,556"] for line in out.splitlines())
 
 
+@pytest.mark.slow
 def test_every_variant_runs_beside_its_base_in_its_own_configuration(run, tmp_path) -> None:
     names = ("observer-stands", "removed-leader-contradicted")
     found, _ = compared(run, "reconfig", *names, code=12, tmp_path=tmp_path)
@@ -87,6 +89,7 @@ def test_every_variant_runs_beside_its_base_in_its_own_configuration(run, tmp_pa
     assert [one["configuration"] for one in found] == [f"fault.{names[0]}"] * 2 + [f"fault.{names[1]}"] * 2
 
 
+@pytest.mark.slow
 def test_one_configuration_for_all(run, tmp_path) -> None:
     names = ("observer-stands", "restart-without-state-corrected")
     settings = ("--set", "MaxElections=0", "--set", "MaxValuesPerEpoch=0", "--set", "MaxSpawnedServers=3")
@@ -273,6 +276,7 @@ class Raises(PingPong, variant="raises"):
 """
 
 
+@pytest.mark.slow
 def test_an_error_in_one_variant_keeps_the_rows_before_it(run, changed, tmp_path) -> None:
     path, found, page = Path(changed.rpartition(":")[0]), tmp_path / "found.json", tmp_path / "page.md"
     path.write_text(path.read_text() + RAISES)

@@ -203,6 +203,7 @@ def test_signals_while_modules_are_imported(module: str, number: str) -> None:
     assert done.stderr == ("" if has_begun else "interrupted\n")
 
 
+@pytest.mark.slow
 @pytest.mark.kernel
 def test_ctrl_c_while_numpy_is_imported(tmp_path: Path) -> None:
     """Its compiled part cannot be loaded a second time, so the report must do without it."""
@@ -240,6 +241,7 @@ def test_ctrl_c_that_an_import_would_lose_is_delayed(tmp_path: Path, ignoring: s
     assert (done.returncode, done.stderr) == (130, "interrupted\n")
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_an_endless_import(tmp_path: Path) -> None:
     (tmp_path / "interrupted.py").write_text(INTERRUPT + "interrupt()\nwhile True: time.sleep(0.1)\n")
     command = [sys.executable, "-c", IMPORTING, str(tmp_path)]
@@ -329,6 +331,7 @@ class Endless(Protocol):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", ["step", *(pytest.param(at, marks=pytest.mark.slow) for at in ("initial", "small"))])
 @pytest.mark.parametrize("command", ["check", pytest.param("simulate", marks=pytest.mark.slow)])
 def test_the_time_limit_ends_an_endless_call(tmp_path: Path, at: str, command: str) -> None:

@@ -211,6 +211,7 @@ VERDICTS = {
 }
 
 
+@pytest.mark.slow
 def test_one_mutant_of_each_verdict(run, game: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(baseline, "CALL_SECONDS", 0.2)
     only = [word for name in VERDICTS for word in ("--only", name)]
@@ -271,6 +272,7 @@ def test_survivors_are_explained(run, game: str, tmp_path: Path, text: str, code
     assert told in printed
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_where_one_was_stopped(run, game: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ("--sample", 6, "--checkpoint", tmp_path / "kept")
     whole, _ = judged(run, game, tmp_path, "--sample", 6)
@@ -297,6 +299,7 @@ def test_a_run_goes_on_where_one_was_stopped(run, game: str, tmp_path: Path, mon
     assert len(seen) == len({*seen}), "a mutant was judged twice"
 
 
+@pytest.mark.slow
 def test_an_interruption_keeps_the_verdicts_so_far(
     run, game: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -331,6 +334,7 @@ def interrupted_baseline(*_: object) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_how_to_go_on(game: str, tmp_path: Path) -> None:
     process = start("mutate", game, "--engine", "reference", "--checkpoint", tmp_path / "kept")
     deadline = time.monotonic() + 60

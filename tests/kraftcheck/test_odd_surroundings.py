@@ -178,6 +178,7 @@ def test_graphviz_that_does_not_draw(
     assert "VIOLATION: violated: MutualExclusion" in outcome.out
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.kernel
 @pytest.mark.parametrize("engine", ["tables", "symbolic"])

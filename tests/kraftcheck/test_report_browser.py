@@ -237,7 +237,7 @@ def strangers(traces: int, random: Random) -> dict[str, Any]:
     return hostile(run | {"traces": run["traces"] * traces}, random)
 
 
-@pytest.mark.parametrize("width", [400, 1400])
+@pytest.mark.parametrize("width", [400, pytest.param(1400, marks=pytest.mark.exhaustive)])
 def test_hostile_traces_stay_text(show: Open, width: int) -> None:
     watched = show(made_up(6), width=width)
     random = Random(width)

@@ -56,6 +56,7 @@ def test_report(run) -> None:
     assert lines[-1].startswith("OK: nothing is violated on 12 walks; ")
 
 
+@pytest.mark.slow
 def test_walks_as_files_of_tlc(run, tmp_path) -> None:
     folder = tmp_path / "new" / "walks"
     found = result_of(run, *SMOKE, *WALKS, "--out", folder, code=0, tmp_path=tmp_path)
@@ -91,6 +92,7 @@ def test_a_violation_ends_it(run, ping, tmp_path) -> None:
     assert more["runs"] == 12
 
 
+@pytest.mark.slow
 def test_the_same_command_goes_on(run, ping, tmp_path) -> None:
     folder = tmp_path / "walks"
     arguments = (*SMOKE, *WALKS, "--out", folder)

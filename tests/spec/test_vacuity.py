@@ -198,6 +198,7 @@ def test_a_stopped_search_claims_nothing_of_a_property_without_an_evaluation() -
         assert [one.property for one in found.vacuous or ()] == names
 
 
+@pytest.mark.slow
 def test_check_notes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "found.json"
     asked = ["check", "registration", "--config", "smoke", "--engine", "reference", "--quiet", "--json", str(file)]

@@ -104,6 +104,7 @@ def test_every_state_of_reconfig_comes_back(name: str, limit: int | None) -> Non
         assert encode(parse_value(format_value(value, style="tlc2.15"))) == code
 
 
+@pytest.mark.slow
 def test_every_state_of_prevote_comes_back() -> None:
     protocol = models.bound("prevote/counts/three-voters-cut", Prevote).protocol
     view = TlaStateConverter(protocol)
@@ -639,6 +640,7 @@ def test_records_of_one_base_are_told_apart_though_their_fields_are_the_same() -
         assert view.state(view.variables(state)) == state
 
 
+@pytest.mark.slow
 def test_an_error_of_an_alternative_that_does_not_fit_leaves_no_cycle() -> None:
     """Else memory grows with the number of states that are read, as commands look for cycles rarely."""
     protocol = talk()

@@ -48,6 +48,7 @@ def test_short_walks_are_made_again_and_the_others_stay() -> None:
         assert (made_again[number] == walk) == (len(walk) >= least)
 
 
+@pytest.mark.slow
 def test_walks_from_a_number_on() -> None:
     whole = walks_of(WalkPlan(30, 40, 2, least=20))
     part = walks_of(WalkPlan(7, 40, 2, first=11, least=20))
@@ -72,6 +73,7 @@ def test_more_walks_of_a_search_that_knows_some() -> None:
     assert states == sum(map(len, whole.values()))
 
 
+@pytest.mark.slow
 def test_walks_that_always_end_too_early_are_refused() -> None:
     with pytest.raises(InputError, match=r"walk \d+ ends before it has 90 states, 200 times out of 200"):
         walks_of(WalkPlan(3, 100, 2, least=90))

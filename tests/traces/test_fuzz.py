@@ -18,6 +18,7 @@ from kraftcheck.spec.cfg.config import read_config
 from kraftcheck.traces import TraceError, TraceFormat, detect_format, read_graph, read_states, read_traces, write_trace
 from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
 from tests.support.samples import TLC, TOY, text_of
+from tests.support.sizes import sizes
 
 SAMPLES = {
     "log": TLC / "counterexamples" / "resigned.out.gz",
@@ -158,9 +159,7 @@ def test_broken_files(name: str, texts: dict[str, str], walker: Replayer, tmp_pa
     assert "unreadable" in outcomes
 
 
-@pytest.mark.parametrize(
-    "count", [pytest.param(150, marks=pytest.mark.slow), pytest.param(400, marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.parametrize("count", sizes(None, 150, 400))
 @pytest.mark.parametrize("name", SAMPLES)
 def test_many_broken_files(name: str, count: int, texts: dict[str, str], walker: Replayer, tmp_path: Path) -> None:
     for seed in range(1_000, 1_000 + count):

@@ -249,6 +249,7 @@ def test_an_urgent_step_is_told_from_what_is_missing() -> None:
     assert found[UntakenReason.POSTPONED] > 50
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("kind", "reason"), [("VoteResponse", UntakenReason.STALE), ("VoteRequest", UntakenReason.MISSING)]

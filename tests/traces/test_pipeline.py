@@ -381,6 +381,7 @@ def test_what_a_process_says_goes_to_a_file(tmp_path: Path, capfd: pytest.Captur
 # By worker processes
 
 
+@pytest.mark.slow
 def test_a_file_counts_as_it_was_last_replayed(tmp_path: Path) -> None:
     """A file that is touched, made wrong, mended or removed is counted once."""
     corpus(tmp_path / "in", 4, 0, 0)
@@ -403,6 +404,7 @@ def test_a_file_counts_as_it_was_last_replayed(tmp_path: Path) -> None:
     assert len(tables(tmp_path / "out")["traces"]) == 7
 
 
+@pytest.mark.slow
 def test_worker_processes_write_the_tables_of_replay(tmp_path: Path) -> None:
     broken, tampered = corpus(tmp_path / "in", 30, 3, 4)
     code, summary = pipeline(tmp_path / "in", tmp_path / "out", "--workers", "2", "--label", "commit=abc")
@@ -505,6 +507,7 @@ def test_a_table_of_the_model_needs_states_as_in_traces(tmp_path: Path, capsys: 
     assert "states under SYMMETRY or a VIEW are not those of traces" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_rows_that_are_lost_or_damaged_are_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     corpus(tmp_path / "in", 3, 0, 0)
     assert pipeline(tmp_path / "in", tmp_path / "out", "--workers", "1")[0] == 0
@@ -538,6 +541,7 @@ def test_verify_reads_the_rows_and_not_the_footer_alone(tmp_path: Path) -> None:
     assert main([*words, "--verify"]) == 2
 
 
+@pytest.mark.slow
 def test_a_start_that_fails_leaves_the_folder_free(tmp_path: Path) -> None:
     corpus(tmp_path / "in", 2, 0, 0)
     words = ["pipeline", str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--quiet", "--model"]

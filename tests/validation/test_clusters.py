@@ -68,6 +68,7 @@ def test_each_cluster_has_the_verdict_of_the_command(run: Run, tmp_path: Path) -
         same(row, name, run, tmp_path / "found.json")
 
 
+@pytest.mark.slow
 def test_options_reach_the_tasks(run: Run, tmp_path: Path) -> None:
     files = [("info", str(path), path.read_bytes()) for path in sorted(DATA.glob("*.info.log.gz"))]
     assert [row["result"] for monitors in (False, True) for row in rows_of(files, monitors=monitors)] == [

@@ -96,6 +96,7 @@ def test_a_missing_log_of_a_voter_is_inconclusive(validate: Callable[..., Outcom
     assert "  open: node 1, a voter: no log of it shows messages" in done.out
 
 
+@pytest.mark.slow
 def test_a_missing_log_of_an_observer_is_said(validate: Callable[..., Outcome]) -> None:
     done = validate(*logs(HONEST)[:3])
     assert done.code == 0, done
@@ -141,6 +142,7 @@ def test_a_command_of_the_page_prints_its_lines(
 # Files of the result
 
 
+@pytest.mark.slow
 def test_the_json_follows_its_schema(validate: Callable[..., Outcome], tmp_path: Path) -> None:
     schema = json.loads((ROOT / "docs" / "validate.schema.json").read_text())
     path = tmp_path / "found.json"
@@ -164,6 +166,7 @@ def test_the_json_follows_its_schema(validate: Callable[..., Outcome], tmp_path:
     assert found["error"] == "argument --kafka: expected a version such as 4.3.1, found 'nonsense'"
 
 
+@pytest.mark.slow
 def test_a_version_of_kafka_may_be_newer_or_a_build(validate: Callable[..., Outcome]) -> None:
     for version in ("9.9", "4.5.0-SNAPSHOT"):
         assert f"Kafka {version}\n" in validate(VOTE, "--monitors", "--quiet", "--kafka", version).out
@@ -274,6 +277,7 @@ def test_a_log_that_begins_late_is_replayed_from_its_first_start(
     assert f"node 2, a voter: its log begins in the life of a process, at {late}:1;" in done.out
 
 
+@pytest.mark.slow
 def test_a_copy_is_read_once(validate: Callable[..., Outcome], tmp_path: Path) -> None:
     copy = tmp_path / "copy.log"
     copy.write_text(text(HONEST / "node1.trace.log.gz"))
@@ -282,6 +286,7 @@ def test_a_copy_is_read_once(validate: Callable[..., Outcome], tmp_path: Path) -
     assert "read once" in done.out
 
 
+@pytest.mark.slow
 def test_a_file_of_several_nodes_is_split(validate: Callable[..., Outcome], tmp_path: Path) -> None:
     path = saved(tmp_path, [("all.log", "".join(map(text, logs(HONEST))))]) / "all.log"
     done = validate(path)
@@ -300,11 +305,13 @@ def test_a_file_with_alternating_lines_of_several_nodes_is_refused(
     assert f"{path}:1: expected [RaftManager id=N] where lines of nodes 1, 2, 3, 4 alternate, found none; " in done.err
 
 
+@pytest.mark.slow
 def test_a_byte_order_mark_hides_no_line(validate: Callable[..., Outcome], tmp_path: Path) -> None:
     marked = saved(tmp_path, [(path.name.removesuffix(".gz"), "\ufeff" + text(path)) for path in logs(HONEST)])
     assert validate(marked, "--quiet").out == validate(*logs(HONEST), "--quiet").out
 
 
+@pytest.mark.slow
 def test_the_pattern_and_the_node_of_a_file(validate: Callable[..., Outcome], tmp_path: Path) -> None:
     content = re.sub(r"(?m)^\[(.*?)\] (\w+) (.*)$", r"\2 \1 - \3", text(HONEST / "node1.trace.log.gz"))
     path = saved(tmp_path, [("one.log", content)]) / "one.log"
@@ -386,6 +393,7 @@ def test_a_response_answers_a_request_of_its_api(
 # Bad input
 
 
+@pytest.mark.slow
 def test_a_log_in_utf_16_is_named(validate: Callable[..., Outcome], tmp_path: Path) -> None:
     first, *others = [(path.name.removesuffix(".gz"), text(path)) for path in logs(HONEST)]
     folder = saved(tmp_path, others)
@@ -448,6 +456,7 @@ def test_bad_input_is_one_message(validate: Callable[..., Outcome], tmp_path: Pa
         assert message in done.err
 
 
+@pytest.mark.slow
 def test_a_long_file_is_not_held(validate: Callable[..., Outcome], tmp_path: Path) -> None:
     bomb = tmp_path / "long.log.gz"
     with gzip.open(bomb, "wb", compresslevel=1) as file:

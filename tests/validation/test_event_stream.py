@@ -54,6 +54,7 @@ def test_a_written_stream_has_the_same_verdict(sample: str, run: Run, tmp_path: 
     assert monitored[0] == monitored[1]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("sample", ["vote-not-written", "node1.info.log.gz", "node4.trace.log.gz"])
 def test_every_event_is_written_and_read(sample: str, tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ def test_a_sample_is_allowed_and_changed_steps_are_refused() -> None:
     assert {number: str(me.mode) for number, me in state.replicas.items()}
 
 
+@pytest.mark.slow
 def test_an_administrator_may_add_an_unknown_node() -> None:
     state = ValidationState()
     for events, is_last in steps():
@@ -91,6 +92,7 @@ def test_an_administrator_may_add_an_unknown_node() -> None:
             break
 
 
+@pytest.mark.slow
 def test_a_known_difference_may_be_left_out() -> None:
     state = ValidationState(without=["caught-up-within-the-hour"])
     refused = next(filter(None, (validate_step(state, events, is_last=last) for events, last in steps())))

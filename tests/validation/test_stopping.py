@@ -59,6 +59,7 @@ def late(lines: list[str]) -> None:
     raise AssertionError("no parked fetch")
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("folder", ["conforms", "caught-up"])
 def test_the_response_to_a_parked_fetch_may_be_written_late(

@@ -29,7 +29,7 @@ def stopped(folder: Path) -> tuple[object, SearchRequest]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [40, pytest.param(300, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("count", [15, pytest.param(300, marks=pytest.mark.exhaustive)])
 def test_a_forged_checkpoint(count: int, tmp_path: Path) -> None:
     folder = tmp_path / "c"
     protocol, options = stopped(folder)
