@@ -575,12 +575,12 @@ class StatePartFinder:
                 raise NoClausesError("a variable is read outside of its loop")
             if not _is_only_compared(clause.uncertain_names, (*clause.guards, *clause.loops, clause.test)):
                 raise NoClausesError("an element of a loop may change")
-            yield from self._parts_of_clause(clause)
+            if any(one.attr == "inboxes" for one in nodes_of_type(_test_of_loops(clause), ast.Attribute)):
+                yield self._part_of_inbox(clause)
+            else:
+                yield from self._parts_of_clause(clause)
 
     def _parts_of_clause(self, clause: _Clause) -> Iterator[StatePart]:
-        if any(one.attr == "inboxes" for one in nodes_of_type(_test_of_loops(clause), ast.Attribute)):
-            yield self._part_of_inbox(clause)
-            return
         test, names = self._test_of_replicas(clause)
         if not names:
             shared = self._local(test, {})

@@ -128,6 +128,10 @@ class StateFunctionMemo:
         if not self._repeats:
             each = zip(control.tolist(), contents.tolist(), strict=True)
             return np.fromiter((self._evaluate(*parts) for parts in each), np.int64, len(rows))
+        return self._of_parts(control, contents)
+
+    def _of_parts(self, control: Rows, contents: Rows) -> NumbersOfStates:
+        """Return the number of each state, evaluated once for each value of the parts that the function reads."""
         while True:
             columns, parts = self._inputs(control, contents), len(self._parts)
             first, which = distinct_column_indices_and_inverse(columns)
@@ -195,15 +199,16 @@ class PropertyVerdictMemo:
 
     def of(self, rows: Rows) -> NDArray[np.bool_]:
         """Return whether the property holds in each state."""
-        if self._is_of_pairs and len(rows):
-            with suppress(RaisedError):  # a state may violate the property before an error: evaluate it as a whole
-                return self._of_pairs(rows)
-        if self._prop.asks == (INBOX_PARAMETER,) and len(rows):
+        if not len(rows):
+            return np.ones(0, bool)
+        if self._prop.asks == (INBOX_PARAMETER,):
             return self._of_each_inbox(rows)
-        if self._of_states is not None and len(rows):
-            with suppress(RaisedError):  # as above
+        with suppress(RaisedError):  # a state may violate the property before an error: evaluate it as a whole
+            if self._is_of_pairs:
+                return self._of_pairs(rows)
+            if self._of_states is not None:
                 return self._of_states.of(rows).astype(bool)
-        inputs = self._inputs(rows) if self._repeats and len(rows) else None
+        inputs = self._inputs(rows) if self._repeats else None
         if inputs is None:
             return np.array([self._judge(row) for row in rows], bool)
         return self._of_inputs(inputs, rows)
