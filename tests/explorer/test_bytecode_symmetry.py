@@ -212,6 +212,23 @@ def test_states_of_two_orbits_with_one_number_are_noticed(monkeypatch: pytest.Mo
         bytecode.explore(protocol, options)
 
 
+class Twice(Sites):
+    """An action yields each of its steps twice; most targets are no least image of their orbit."""
+
+    def befriend(self, me: Site) -> Steps:
+        for friend in ordered(self.sites):
+            for _ in range(2):
+                yield become(me.but(friend=friend, seen=me.seen ^ {friend}))
+
+
+def test_a_step_to_a_new_orbit_that_is_yielded_twice_counts_once() -> None:
+    protocol = Twice(sites=frozenset(ModelValue(f"s{i}", i) for i in range(3)), colours=frozenset(), limit=0, most=9)
+    protocol.rules = ()
+    options = SearchRequest(deadlock=False, symmetry="OfSites")
+    wanted, found = counts(reference.explore(protocol, options)), counts(bytecode.explore(protocol, options))
+    assert found == wanted
+
+
 def test_images_of_replicas_must_be_replicas() -> None:
     class Lone(Sites):
         def initial(self) -> Iterator[State]:

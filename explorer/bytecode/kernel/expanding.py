@@ -384,8 +384,8 @@ def expand_state_by_handler(m: Any, source: Any, entry: Any) -> Any:
         if me == 0 or not heap.passes_kind_test(m, m.entries[entry, 3], me):
             return 0
     fill_parameters_and_run(m, m.entries[entry, 1], entry, 0, me, 0)
-    count, taken = m.at[codes.AT_STACK_HEIGHT], 0
-    for _ in range(count):  # the steps' targets are kept above the steps
+    count, taken, number_place = m.at[codes.AT_STACK_HEIGHT], 0, codes.NODE_HEAD_WORDS + state_column_count(m)
+    for _ in range(count):  # the numbers of the steps' targets are kept above the steps
         push_value(m, 0)
     for place in range(count):
         if m.at[codes.AT_ERROR] != 0:
@@ -395,9 +395,10 @@ def expand_state_by_handler(m: Any, source: Any, entry: Any) -> Any:
             return heap.record_error(m, codes.UNSUPPORTED_ERROR)
         if not apply_step(m, actor, step):
             continue
-        address = m.stack[count + place] = insert_state(m, source)
+        address = insert_state(m, source)
+        target = m.stack[count + place] = m.words[address + number_place]
         for before in range(place):
-            if m.stack[count + before] == address and heap.are_equal(m, m.stack[before], step):
+            if m.stack[count + before] == target and heap.are_equal(m, m.stack[before], step):
                 is_known = True
         if is_known:
             continue
