@@ -15,6 +15,7 @@ from kraftcheck import load
 from kraftcheck.explorer.calls import inspection
 from kraftcheck.explorer.calls.handlers import HandlerCaller
 from kraftcheck.explorer.symbolic import property_checks, variables
+from kraftcheck.explorer.tables import python_checks
 from kraftcheck.explorer.tables.checkpoint import TablesCheckpoint
 from kraftcheck.explorer.tables.learning import decision_trees
 from kraftcheck.persistence.folder import MANIFEST_FILE
@@ -569,6 +570,19 @@ def test_an_invariant_of_inboxes_is_evaluated_by_their_contents(
     (note,) = (note for note in found.notes if note.startswith(f"Rare reads {reads}"))
     assert found.distinct_states > 1_000
     assert int(note.rsplit(" ", 2)[1]) < most
+
+
+@pytest.mark.parametrize("invariant", ["len(state.inboxes) < 3", "len(state.inboxes) < 3 or 1 // 0"])
+def test_inputs_that_hardly_repeat_are_evaluated_on_each_state(
+    invariant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(python_checks, "INPUTS_TO_JUDGE_MEMO", 10)
+    monkeypatch.setattr(python_checks, "LEAST_REPEATS", 1 << 20)
+    file = tmp_path / "workers.py"
+    file.write_text(MODEL.replace("{constraint}", CONJUNCTS[0]).replace("{invariant}", invariant))
+    expected = told(file, "reference")
+    assert expected[0] == "an error" or [name for name, _ in expected[-1]] == ["Rare"]
+    assert told(file, "tables") == expected
 
 
 SETS = """
