@@ -86,7 +86,7 @@ class SearchCheckpoint(Checkpoint):
             "classes": [(cls.__module__, cls.__qualname__) for cls in self.lexicon.classes],
             "model_values": [(value.name, value.index) for value in self.lexicon.model_values.values()],
             "violations": [(one.property, encode(trace_as_value(one.trace)).hex()) for one in violations],
-            "watched": lint.checkpoint_of_probes(self.protocol),
+            "watched": lint.checkpoint_data_of_probes(self.protocol),
         }
         self.write({**noted, **common}, finished=finished)
 

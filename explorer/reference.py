@@ -34,7 +34,7 @@ from kraftcheck.explorer.result import (
     TraceStep,
     trace_step_of_transition,
 )
-from kraftcheck.explorer.state_graph import PropertyEvaluator, StateGraph
+from kraftcheck.explorer.state_graph import SingleStatePropertyEvaluator, StateGraph
 from kraftcheck.explorer.temporal.search import check_reachable_properties, check_temporal_properties
 from kraftcheck.explorer.transition_system import BLOCKED, InMemoryStateStore, LabelTable, PlainSystem
 from kraftcheck.spec.errors import InputError, RaisedError
@@ -52,7 +52,7 @@ TWIN_LIFTS_AROUND_CONSTANTS = range(-4, 2)
 MOST_TWIN_LIFTS = 240
 
 
-class RenamingViewTest:
+class RenamingViewSoundnessCheck:
     """Tests a VIEW that renames states: compares states with their twins.
 
     A new state is compared with one twin; with a twin of each lift if it has a local state or a message that no state
@@ -65,7 +65,7 @@ class RenamingViewTest:
         self._system, self._options, self._thorough = system, options, thorough
         self._semantics = Semantics(protocol)  # its calls are neither counted nor tested
         self._renamed = system.renames
-        self._lifts = renaming_test_offsets(protocol) if self._renamed is not None else ()
+        self._lifts = renaming_check_offsets(protocol) if self._renamed is not None else ()
         self._labels = LabelTable(protocol, system.actions, options.all_fairness)
         atoms = [atom for prop in options.temporal for atom in prop.formula(protocol).atoms()]
         predicates = tuple(atom.prop for atom in atoms if isinstance(atom, StatePredicate))
@@ -161,7 +161,7 @@ class RenamingViewTest:
         )
 
 
-def renaming_test_offsets(protocol: Protocol) -> tuple[int, ...]:
+def renaming_check_offsets(protocol: Protocol) -> tuple[int, ...]:
     """Return the lifts of twins: small ones, one beyond every constant, and those around the protocol's constants."""
     found = dict.fromkeys((0, 1, 2, 3, LIFT_BEYOND_CONSTANTS))
     limits = protocol.bounds  # a bound is spent, not read; a comparison with one differs between 0 and the last lift
@@ -233,7 +233,7 @@ class ReferenceSearch:
         self.purity = PurityTest(protocol, thorough=options.check_actions)
         self.semantics: Semantics = PurityTestingSemantics(protocol, self.purity)
         self.system = PlainSystem(self.semantics, options)
-        self._twins = RenamingViewTest(self.system, thorough=options.check_actions)
+        self._twins = RenamingViewSoundnessCheck(self.system, thorough=options.check_actions)
         self._fired = dict.fromkeys(self.system.actions, 0)
         self._generated = 0
         self._visited = VisitedStates()
@@ -387,7 +387,7 @@ class ReferenceSearch:
 
     def _graph(self) -> StateGraph:
         """Return the state graph of the finished search, with a new table of step labels."""
-        bounds = PropertyEvaluator(self.semantics, self.options, self.semantics.most_spent)
+        bounds = SingleStatePropertyEvaluator(self.semantics, self.options, self.semantics.most_spent)
         system = PlainSystem(self.semantics, self.options)
         states = InMemoryStateStore(self._visited.states, self._visited.numbers, len(self.starts()), self.path_to)
         return StateGraph(system, states, bounds, pause=lambda: self._monitor.check_time_limit(0))

@@ -32,7 +32,7 @@ from kraftcheck.spec.values import Record, Value, field_names, field_values, ord
 if TYPE_CHECKING:
     import pandas as pd
 
-    from kraftcheck.spec.diagnosis.lint import ConditionalPropertyPart, Vacuity
+    from kraftcheck.spec.diagnosis.lint import ConditionalPropertyPart, VacuousProperty
 
 
 class Verdict(StrEnum):
@@ -197,7 +197,7 @@ class Result:
     runs: int | None = None
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    vacuous: list[Vacuity] | None = None
+    vacuous: list[VacuousProperty] | None = None
     never_evaluated: dict[str, list[ConditionalPropertyPart]] | None = None
 
     @property

@@ -40,7 +40,7 @@ def require_state_numbers_fit(states: int) -> None:
         raise InputError(f"found {states:,} states; expected a state graph of at most {MOST_NUMBERED_STATES:,}")
 
 
-class PropertyEvaluator:
+class SingleStatePropertyEvaluator:
     """Evaluates properties in single states; rejects a state with too little left of a bound that the VIEW hides."""
 
     def __init__(self, semantics: Semantics, options: SearchRequest, most_spent: Mapping[str, int]) -> None:
@@ -121,7 +121,7 @@ class StateGraph:
         self,
         system: TransitionSystem[Any],
         store: StateStore,
-        bounds: PropertyEvaluator,
+        bounds: SingleStatePropertyEvaluator,
         *,
         room: SpillArena | None = None,
         pause: Callable[[], None] = lambda: None,

@@ -39,7 +39,7 @@ from kraftcheck.traces.replay.divergence import (
     short_names_by_tla_replica_id,
     variable_differences,
 )
-from kraftcheck.traces.replay.replayer import StateConverter
+from kraftcheck.traces.replay.replayer import TraceStateConverter
 from kraftcheck.traces.trace import TraceState
 
 JAR_VARIABLE = "KRAFTCHECK_TLA2TOOLS"
@@ -386,7 +386,7 @@ class DumpComparer:
     ) -> None:
         """Prepare the comparison. A step of the dump with the label `any_action` may be any action."""
         self._view = view = TlaStateConverter(search.protocol)
-        self._reader = StateConverter(view, search.protocol.name(), str(dump), limit_bytes)
+        self._reader = TraceStateConverter(view, search.protocol.name(), str(dump), limit_bytes)
         self._search = search
         self._unlabelled = unlabelled
         self._any_action = any_action

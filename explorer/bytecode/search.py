@@ -18,7 +18,7 @@ from kraftcheck.explorer.bytecode.search_encoding import EncodedSearch
 from kraftcheck.explorer.calls.handlers import PurityTest, PurityTestingSemantics
 from kraftcheck.explorer.request import SearchRequest, drop_unsound_symmetry_with_notes, require_supported
 from kraftcheck.explorer.result import Behaviour, Result, SearchCounts, SearchMonitor, SearchStopped, behaviour_along
-from kraftcheck.explorer.state_graph import PropertyEvaluator, StateGraph, require_state_numbers_fit
+from kraftcheck.explorer.state_graph import SingleStatePropertyEvaluator, StateGraph, require_state_numbers_fit
 from kraftcheck.explorer.temporal.search import check_reachable_properties, check_temporal_properties
 from kraftcheck.explorer.transition_system import BEYOND, PlainSystem, StateNumbers, StepArrays
 from kraftcheck.spec.errors import UntranslatableError
@@ -252,7 +252,7 @@ class BytecodeSearch:
     def _check_graph_properties(self) -> None:
         """Check AG EF and temporal properties on the complete state graph."""
         states = BytecodeStates(self, starts=self._starts)
-        bounds = PropertyEvaluator(self.semantics, self.options, self.semantics.most_spent)
+        bounds = SingleStatePropertyEvaluator(self.semantics, self.options, self.semantics.most_spent)
         graph = StateGraph(states, states, bounds, pause=lambda: self._monitor.check_time_limit(0))
         check_reachable_properties(graph, self.options, self._monitor, is_compiled=True)
         check_temporal_properties(graph, self.semantics, self.options, self._monitor)

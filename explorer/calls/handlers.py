@@ -46,7 +46,7 @@ from kraftcheck.spec.language.declarations import Action, Property
 from kraftcheck.spec.language.network import BagWithMemory, MessageSet, MessageSetWithMemory, Network
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, call_action, evaluate_property
-from kraftcheck.spec.language.state import Step, fits_initial_bounds, record_largest_bound_use
+from kraftcheck.spec.language.state import Step, record_largest_bound_use, step_fits_unused_bounds
 from kraftcheck.spec.type_checks import PHRASE_OF_SCALAR
 from kraftcheck.spec.values import Map, Record, Value, field_names, field_types, field_values, is_enum, memoize, ordered
 
@@ -679,7 +679,7 @@ class HandlerCaller:
                 called = action if is_plain else self._settling_action(action, settle, filters, piece)
                 steps = call_action(self.protocol, called, me, message, given)
         record_largest_bound_use(steps, self.most_spent)
-        return [step for step in steps if fits_initial_bounds(step, self.protocol.bounds)]
+        return [step for step in steps if step_fits_unused_bounds(step, self.protocol.bounds)]
 
     def pieces(self, action: Action) -> Iterable[int | None]:
         """Return the numbers of an action's pieces; None alone for an action in one piece."""

@@ -49,7 +49,7 @@ class WireRecord(NamedTuple):
     numbers: tuple[int, ...] = ()
 
 
-def fingerprint(encoding: bytes) -> bytes:
+def encoding_fingerprint(encoding: bytes) -> bytes:
     """Return the 128-bit hash of a value's canonical encoding."""
     return blake2b(encoding, digest_size=FINGERPRINT_BYTES).digest()
 
@@ -105,7 +105,9 @@ class IdAssigner:
 
     def _others_in(self, report: list[WireRecord]) -> Iterator[WireRecord]:
         """Yield the definitions in a report of kinds not in VALUE_KINDS, with global ids in place of references."""
-        own = [self._values[d.kind, d.column][fingerprint(d.encoding)][0] for d in report if d.kind in VALUE_KINDS]
+        own = [
+            self._values[d.kind, d.column][encoding_fingerprint(d.encoding)][0] for d in report if d.kind in VALUE_KINDS
+        ]
         for definition in report:
             if definition.kind not in VALUE_KINDS:
                 yield self._resolved(definition, own)
@@ -114,7 +116,7 @@ class IdAssigner:
         """Assign an id to a value; return False if the value already has an id."""
         known = self._values.setdefault((definition.kind, definition.column), {})
         encoding = definition.encoding
-        key = fingerprint(encoding)
+        key = encoding_fingerprint(encoding)
         if key in known:
             if known[key][1] != encoding:
                 raise FingerprintCollisionError(

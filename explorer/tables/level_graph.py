@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.result import Behaviour, SearchRequest
-from kraftcheck.explorer.state_graph import PropertyEvaluator, StateGraph, require_state_numbers_fit
+from kraftcheck.explorer.state_graph import SingleStatePropertyEvaluator, StateGraph, require_state_numbers_fit
 from kraftcheck.explorer.tables.kernel.hash_set import look_up_entry_flags, store_entry_numbers
 from kraftcheck.explorer.tables.level_states import SearchStates, format_bytes
 from kraftcheck.explorer.tables.rows import Indices, Rows, indices_by_owner_partition
@@ -103,7 +103,7 @@ def check_graph_properties(
     system = TableTransitionSystem(expander, checker.starts)
     try:
         store = LevelStateStore(states, system, room, path_to, pause)
-        bounds = PropertyEvaluator(semantics, options, expander.learner.calls.most_spent)
+        bounds = SingleStatePropertyEvaluator(semantics, options, expander.learner.calls.most_spent)
         graph = StateGraph(system, store, bounds, room=room, pause=pause, why_slow=system.why_slow)
         check_reachable_properties(graph, options, monitor, is_compiled=True)
         check_temporal_properties(graph, semantics, options, monitor)

@@ -38,10 +38,10 @@ from kraftcheck.kraft_model.reconfig.contracts import (
     consumes_request_and_sends_only_reply,
     entries_up_to_epoch,
     is_majority,
-    last_epoch_and_end,
+    last_epoch_and_end_offset,
     majority_high_watermark,
     only_updates_receiver,
-    sent_messages,
+    sent_messages_of_type,
 )
 from kraftcheck.spec import Map, Record, Step, invariant, ordered, step_invariant
 
@@ -85,7 +85,7 @@ def last_configuration(log: Entries, hwm: int) -> Config:
 
 def deserves_vote(me: Server, request: RequestVoteRequest) -> bool:
     """Return whether a server grants a vote or pre-vote in the request's epoch."""
-    long_enough = (request.last_log_epoch, request.last_log_offset) >= last_epoch_and_end(me.log)
+    long_enough = (request.last_log_epoch, request.last_log_offset) >= last_epoch_and_end_offset(me.log)
     if request.pre_vote:
         fetched = me.state is ServerState.FOLLOWER and me.fetch_state.has_fetch_success
         return long_enough and not fetched and me.state is not ServerState.LEADER
@@ -119,7 +119,7 @@ def are_connected(shared: Shared, one: int, other: int) -> bool:
     return shared.connectivity.get(frozenset((one, other)), False)
 
 
-def sends_over_uncut_connections(step: Step, shared: Shared, *messages: Record) -> bool:
+def sends_exactly_over_uncut_connections(step: Step, shared: Shared, *messages: Record) -> bool:
     """Return whether a step sends exactly those of `messages` whose connection is not cut."""
     arriving = [one for one in messages if are_connected(shared, one.source, one.dest)]  # type: ignore[attr-defined]
     return len(step.sent) == len(arriving) and set(step.sent) == set(arriving)
@@ -138,7 +138,7 @@ def may_fetch_from(me: Server, peer: int) -> bool:
 
 def vote_requests(me: Server, epoch: int, *, pre_vote: bool) -> list[RequestVoteRequest]:
     """Return a vote request for each other member, with the server's log end."""
-    last_epoch, last_offset = last_epoch_and_end(me.log)
+    last_epoch, last_offset = last_epoch_and_end_offset(me.log)
     peers = [member for member in me.config.members if member != me.id]
     return [RequestVoteRequest(epoch, last_epoch, last_offset, pre_vote, me.id, peer) for peer in peers]
 
@@ -167,7 +167,7 @@ def is_permitted_one_voter_change(before: Server, after: Server, step: Step, sha
         return False
     (voter,) = changed
     told = [BeginQuorumEpochRequest(before.current_epoch, before.id, one) for one in changed & after.config.members]
-    return after == with_voter_change(before, voter, after.config.members) and sends_over_uncut_connections(
+    return after == with_voter_change(before, voter, after.config.members) and sends_exactly_over_uncut_connections(
         step, shared, *told
     )
 
@@ -201,7 +201,7 @@ class PrevoteContracts(PrevoteMembership):
 
         A newer epoch is entered as unattached. KIP-996; KIP-595, Vote.
         """
-        answers = sent_messages(step, RequestVoteResponse)
+        answers = sent_messages_of_type(step, RequestVoteResponse)
         if any(one.error is not Nil.NIL for one in answers):
             return after == before and not step.puts
         heard = before
@@ -296,7 +296,7 @@ class PrevoteContracts(PrevoteMembership):
         Handling; the specification, AcceptFetchRequest.
         """
         error, end = fetch_error(before, message), message.fetch_offset - 1
-        held = end == 0 or (message.last_fetched_epoch, end) == last_epoch_and_end(before.log[:end])
+        held = end == 0 or (message.last_fetched_epoch, end) == last_epoch_and_end_offset(before.log[:end])
         expected: tuple[object, Result] = (FetchSucceeded, Result.OK) if held else (FetchDiverging, Result.DIVERGING)
         if error is not Nil.NIL:
             expected = (FetchRejected, Result.NOT_OK)
@@ -325,7 +325,7 @@ class PrevoteContracts(PrevoteMembership):
             following = before.log[message.fetch_offset - 1 :][:1]
             return (answer.entries, answer.hwm) == (following, min(self._agreed(before, message), message.fetch_offset))
         if isinstance(answer, FetchDiverging):
-            epoch, offset = last_epoch_and_end(entries_up_to_epoch(before.log, message.last_fetched_epoch))
+            epoch, offset = last_epoch_and_end_offset(entries_up_to_epoch(before.log, message.last_fetched_epoch))
             if (answer.diverging_epoch, answer.diverging_end_offset) != (epoch, offset + 1):
                 return False
         return answer.hwm == before.hwm
@@ -339,7 +339,7 @@ class PrevoteContracts(PrevoteMembership):
         It acknowledges committed values to clients, and resigns exactly if it commits its own removal. KIP-595, Fetch;
         KIP-853, Fetch, Handling, and Removing voters.
         """
-        if not sent_messages(step, FetchSucceeded):
+        if not sent_messages_of_type(step, FetchSucceeded):
             return after == before and not step.puts
         agreed = self._agreed(before, message)
         offsets = self._noted(before, message)
@@ -412,7 +412,7 @@ class PrevoteContracts(PrevoteMembership):
 
         KIP-996, Proposed Changes. An unattached voter always has a reason; a timeout without a reason is a disruption.
         """
-        asks = any(one.pre_vote for one in sent_messages(step, RequestVoteRequest))
+        asks = any(one.pre_vote for one in sent_messages_of_type(step, RequestVoteRequest))
         begins = after.state is ServerState.PROSPECTIVE is not before.state
         if not asks and not begins:
             return True
@@ -427,7 +427,11 @@ class PrevoteContracts(PrevoteMembership):
         requests = vote_requests(before, before.current_epoch, pre_vote=True)
         may_stand = before.state in states and is_live_voter(before)
         return (
-            may_stand and after == stands and counted and same and sends_over_uncut_connections(step, shared, *requests)
+            may_stand
+            and after == stands
+            and counted
+            and same
+            and sends_exactly_over_uncut_connections(step, shared, *requests)
         )
 
     @step_invariant
@@ -436,7 +440,7 @@ class PrevoteContracts(PrevoteMembership):
 
         KIP-996, Proposed Changes; KIP-595, Vote.
         """
-        asks = any(not one.pre_vote for one in sent_messages(step, RequestVoteRequest))
+        asks = any(not one.pre_vote for one in sent_messages_of_type(step, RequestVoteRequest))
         begins = after.state is ServerState.CANDIDATE and after.current_epoch != before.current_epoch
         if not asks and not begins:
             return True
@@ -451,7 +455,7 @@ class PrevoteContracts(PrevoteMembership):
         wins = has_won_election(before, ServerState.PROSPECTIVE) and is_live_voter(before)
         bounded = epoch <= self.max_epoch or self.test_liveness
         requests = vote_requests(before, epoch, pre_vote=False)
-        return wins and bounded and after == stands and sends_over_uncut_connections(step, shared, *requests)
+        return wins and bounded and after == stands and sends_exactly_over_uncut_connections(step, shared, *requests)
 
     @step_invariant
     def prospectives_give_up(self, before: Server, after: Server, step: Step) -> bool:
@@ -475,7 +479,7 @@ class PrevoteContracts(PrevoteMembership):
 
         The end offsets of its followers start at 0. KIP-595, Leader Election, BeginQuorumEpoch and LeaderChangeMessage.
         """
-        told = any(not one.resend for one in sent_messages(step, ElectedLeaderRequest))
+        told = any(not one.resend for one in sent_messages_of_type(step, ElectedLeaderRequest))
         begins = after.state is ServerState.LEADER is not before.state
         if not told and not begins and (before.state, after.leader) != (ServerState.CANDIDATE, before.id):
             return True
@@ -495,13 +499,13 @@ class PrevoteContracts(PrevoteMembership):
         return (
             has_won_election(before, ServerState.CANDIDATE)
             and after == leads
-            and sends_over_uncut_connections(step, shared, *peers)
+            and sends_exactly_over_uncut_connections(step, shared, *peers)
         )
 
     @step_invariant
     def announcements_are_repeated(self, before: Server, after: Server, step: Step, shared: Shared) -> bool:
         """An elected leader may repeat its announcement to a member. KIP-595, BeginQuorumEpoch."""
-        again = [one for one in sent_messages(step, ElectedLeaderRequest) if one.resend]
+        again = [one for one in sent_messages_of_type(step, ElectedLeaderRequest) if one.resend]
         if not again:
             return True
         peer = again[0].dest
@@ -538,14 +542,14 @@ class PrevoteContracts(PrevoteMembership):
         """
         fetch = after.fetch_state.pending_fetch
         asks = isinstance(fetch, FetchRequest) and fetch != before.fetch_state.pending_fetch
-        if not asks and not sent_messages(step, FetchRequest):
+        if not asks and not sent_messages_of_type(step, FetchRequest):
             return True
         if not isinstance(fetch, FetchRequest) or fetch.dest == before.id or not may_fetch_from(before, fetch.dest):
             return False
-        last_epoch, end = last_epoch_and_end(before.log)
+        last_epoch, end = last_epoch_and_end_offset(before.log)
         due = FetchRequest(before.current_epoch, end + 1, last_epoch, before.id, fetch.dest)
         waits = after == before.but(fetch_state=before.fetch_state.but(pending_fetch=due))
-        return fetch == due and waits and sends_over_uncut_connections(step, shared, due)
+        return fetch == due and waits and sends_exactly_over_uncut_connections(step, shared, due)
 
     # Clients and administrators
 

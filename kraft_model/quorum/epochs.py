@@ -28,7 +28,7 @@ LOG_START_RENAMING = RelativeNumbers("start", "high_watermark")
 OFFSET_RENAMING = RelativeNumbers("offset", "last_offset", "flushed", "start", "high_watermark")
 
 
-class QuorumEpochs(QuorumBase):
+class QuorumEpochRenaming(QuorumBase):
     """The renaming of states, and the bound on the spread of epochs that it needs."""
 
     epoch_spread: int
@@ -155,4 +155,4 @@ def _offset_shifted_by_removed_batches(offset: int, gone: Collection[int]) -> in
     return offset - sum(place < offset for place in gone)
 
 
-__all__ = ["QuorumEpochs"]
+__all__ = ["QuorumEpochRenaming"]

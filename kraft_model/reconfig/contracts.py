@@ -44,7 +44,7 @@ MemberT = TypeVar("MemberT")
 MessageT = TypeVar("MessageT", bound=Record)
 
 
-def last_epoch_and_end(log: Sequence[HasEpoch]) -> tuple[int, int]:
+def last_epoch_and_end_offset(log: Sequence[HasEpoch]) -> tuple[int, int]:
     """Return the epoch and the offset of the last entry of a log; (0, 0) for an empty log."""
     return (log[-1].epoch, len(log)) if log else (0, 0)
 
@@ -101,7 +101,7 @@ def has_zero_end_offsets(server: Server, shared: Shared) -> bool:
     return set(server.end_offset) == shared.servers and not any(server.end_offset.values())
 
 
-def sent_messages(step: Step, kind: type[MessageT]) -> list[MessageT]:
+def sent_messages_of_type(step: Step, kind: type[MessageT]) -> list[MessageT]:
     return [message for message in step.sent if isinstance(message, kind)]
 
 
@@ -150,7 +150,7 @@ class ReconfigContracts(ReconfigMembership):
         older, newer = message.epoch < before.current_epoch, message.epoch > before.current_epoch
         given = before.state is ServerState.VOTED and before.voted_for == message.source
         free = newer or before.state is ServerState.UNATTACHED or given
-        long_enough = (message.last_log_epoch, message.last_log_offset) >= last_epoch_and_end(before.log)
+        long_enough = (message.last_log_epoch, message.last_log_offset) >= last_epoch_and_end_offset(before.log)
         epoch, leader = max(before.current_epoch, message.epoch), Nil.NIL if newer else before.leader
         error, granted = Error.FENCED_LEADER_EPOCH if older else Nil.NIL, free and long_enough and not older
         answer = RequestVoteResponse(epoch, leader, granted, error, before.id, message.source)
@@ -162,7 +162,7 @@ class ReconfigContracts(ReconfigMembership):
 
         The response tells whether the vote is granted. A pending fetch stays pending while the state is unchanged.
         """
-        granted = any(answer.vote_granted for answer in sent_messages(step, RequestVoteResponse))
+        granted = any(answer.vote_granted for answer in sent_messages_of_type(step, RequestVoteResponse))
         state, leader, voted_for = before.state, before.leader, before.voted_for
         if message.epoch > before.current_epoch:
             state, leader = ServerState.UNATTACHED, Nil.NIL
@@ -245,7 +245,7 @@ class ReconfigContracts(ReconfigMembership):
         else:
             error = Nil.NIL
         position = (message.last_fetched_epoch, message.fetch_offset)
-        held = position == last_epoch_and_end(before.log[: message.fetch_offset])
+        held = position == last_epoch_and_end_offset(before.log[: message.fetch_offset])
         kind: type[FetchResponse] = FetchSucceeded if held else FetchDiverging
         result = Result.OK if held else Result.DIVERGING
         if error is not Nil.NIL:
@@ -275,7 +275,7 @@ class ReconfigContracts(ReconfigMembership):
             return (answer.entries, answer.hwm) == (following, covered)
         if isinstance(answer, FetchDiverging):
             parting = (answer.diverging_epoch, answer.diverging_end_offset)
-            if parting != last_epoch_and_end(entries_up_to_epoch(before.log, message.last_fetched_epoch)):
+            if parting != last_epoch_and_end_offset(entries_up_to_epoch(before.log, message.last_fetched_epoch)):
                 return False
         return answer.hwm == before.high_watermark
 
@@ -288,7 +288,7 @@ class ReconfigContracts(ReconfigMembership):
         It resigns exactly if it commits its own removal. Fetches of observers, and rejected ones, change nothing.
         KIP-595, Fetch; KIP-853, Fetch, Handling, and Removing voters.
         """
-        if message.observer or not sent_messages(step, FetchSucceeded):
+        if message.observer or not sent_messages_of_type(step, FetchSucceeded):
             return after == before and not step.puts
         agreed = self._agreed(before, message)
         noted = before.but(end_offset=self._noted(before, message))
@@ -311,7 +311,7 @@ class ReconfigContracts(ReconfigMembership):
     ) -> bool:
         """A client's value is acknowledged exactly when it is committed. The specification's `_acked`."""
         told = dict(step.puts).get("acked", shared.acked)
-        advances = sent_messages(step, FetchSucceeded) and not message.observer
+        advances = sent_messages_of_type(step, FetchSucceeded) and not message.observer
         end = self._agreed(before, message) if advances else 0
         committed = {entry.value for entry in before.log[before.high_watermark : end]}
         tells = {value: True for value, was in shared.acked.items() if was is False and value in committed}
@@ -406,9 +406,9 @@ class ReconfigContracts(ReconfigMembership):
 
         It is a voter of its own configuration, and not a leader. KIP-595, Vote; KIP-853, VotersRecord.
         """
-        if "elections" not in step.spends and not sent_messages(step, RequestVoteRequest):
+        if "elections" not in step.spends and not sent_messages_of_type(step, RequestVoteRequest):
             return True
-        epoch, (last_epoch, last_offset) = before.current_epoch + 1, last_epoch_and_end(before.log)
+        epoch, (last_epoch, last_offset) = before.current_epoch + 1, last_epoch_and_end_offset(before.log)
         peers = [member for member in before.config.members if member != before.id]
         requests = [RequestVoteRequest(epoch, last_epoch, last_offset, before.id, peer) for peer in peers]
         states = (ServerState.FOLLOWER, ServerState.CANDIDATE, ServerState.UNATTACHED)
@@ -431,7 +431,7 @@ class ReconfigContracts(ReconfigMembership):
         """
         begins = after.state is ServerState.LEADER and before.state is not after.state
         elected = before.state is ServerState.CANDIDATE and after.leader == before.id
-        if not begins and not elected and not sent_messages(step, BeginQuorumRequest):
+        if not begins and not elected and not sent_messages_of_type(step, BeginQuorumRequest):
             return True
         members = before.config.members
         told = [BeginQuorumRequest(before.current_epoch, before.id, one) for one in members - {before.id}]
@@ -452,12 +452,12 @@ class ReconfigContracts(ReconfigMembership):
         An unattached observer fetches from a member. KIP-595, Fetch; KIP-853, Endpoints information.
         """
         asks = isinstance(after.pending_fetch, FetchRequest) and after.pending_fetch != before.pending_fetch
-        fetches = sent_messages(step, FetchRequest)
+        fetches = sent_messages_of_type(step, FetchRequest)
         if not asks and not fetches:
             return True
         if len(fetches) != 1 or before.pending_fetch is not Nil.NIL:
             return False
-        peer, (last_epoch, end) = fetches[0].dest, last_epoch_and_end(before.log)
+        peer, (last_epoch, end) = fetches[0].dest, last_epoch_and_end_offset(before.log)
         due = FetchRequest(before.current_epoch, end, last_epoch, before.role is Role.OBSERVER, before.id, peer)
         asks_one = fetches == [due] and peer != before.id and may_fetch_from(before, peer)
         return asks_one and after == before.but(pending_fetch=due)
@@ -506,7 +506,7 @@ class ReconfigContracts(ReconfigMembership):
     @step_invariant
     def observers_ask_to_join(self, before: Server, after: Server, step: Step) -> bool:
         """An observer outside its configuration may send a join request to its leader. KIP-853, AddVoter."""
-        if "add_reconfigs" not in step.needs and not sent_messages(step, JoinRequest):
+        if "add_reconfigs" not in step.needs and not sent_messages_of_type(step, JoinRequest):
             return True
         if isinstance(before.leader, Nil) or before.leader == before.id:
             return False

@@ -28,7 +28,7 @@ from kraftcheck.catalogue import locate_protocol_errors
 from kraftcheck.explorer.result import DEADLOCK, TraceStep, Violation
 from kraftcheck.exploring.tree import StateTree, VisitedNode
 from kraftcheck.reporting.as_json import job_as_json, tool_header, trace_state_as_json, value_as_json, violation_as_json
-from kraftcheck.reporting.counterexample import state_changes, step_messages
+from kraftcheck.reporting.counterexample import messages_around_step, state_changes
 from kraftcheck.reporting.lines import count_with_noun
 from kraftcheck.reporting.output import REPORT_EXTENSIONS, write_counterexamples
 from kraftcheck.reporting.report import (
@@ -118,7 +118,7 @@ class StateInspector:
 
     def _step(self, node: VisitedNode, taken: Transition, way: list[Any]) -> dict[str, Any]:
         protocol, before, after = self._job.protocol, node.step.state, taken.target
-        under_way = step_messages(protocol.network, before, after, taken.message)
+        under_way = messages_around_step(protocol.network, before, after, taken.message)
         is_own = taken.action in protocol.network.own_actions()
         next_one = VisitedNode(-1, node, taken, TraceStep(after))
         return {

@@ -221,7 +221,7 @@ class Lockstep:
         ]
         for candidate, action, final in self._reachable(state, candidates):
             target = self._without(final, lost)
-            if problem and not _has_process_ended(state, target):
+            if problem and not _has_replica_ended(state, target):
                 continue
             if not any(self._differing(state, candidate._replace(target=final), target, lost)):
                 self.taken[f"{step.action}, {action} at once" if action else step.action] += 1
@@ -329,7 +329,7 @@ def _last_request_identifying_outcome(alike: list[Transition], which: int) -> tu
     return alike, which
 
 
-def _has_process_ended(before: State, after: State) -> bool:
+def _has_replica_ended(before: State, after: State) -> bool:
     """Whether a process that runs in one state has ended in the next."""
     return any(
         isinstance(replica, Replica) and replica.mode in ENDED_MODES and before.replicas[host].mode not in ENDED_MODES

@@ -12,7 +12,12 @@ from kraftcheck.catalogue import SearchJob
 from kraftcheck.explorer.request import OPTIONS
 from kraftcheck.explorer.result import LassoCycle, Result, TraceStep, Violation
 from kraftcheck.persistence import program_version
-from kraftcheck.reporting.counterexample import is_shown_by_fields, state_changes, step_messages, violation_reason
+from kraftcheck.reporting.counterexample import (
+    is_shown_by_fields,
+    messages_around_step,
+    state_changes,
+    violation_reason,
+)
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import Map, ModelValue, Value, field_names, field_values, ordered, text_of
 
@@ -126,7 +131,7 @@ def trace_state_as_json(protocol: Protocol, number: int, before: TraceStep | Non
         "changes": [{"what": change.path, "how": change.text} for change in found],
         "messages": [
             {"is": marks[one.mark], "message": value_as_json(one.message), "copies": one.copies}
-            for one in step_messages(protocol.network, earlier, state, step.message)
+            for one in messages_around_step(protocol.network, earlier, state, step.message)
         ],
     }
 

@@ -49,7 +49,7 @@ class FieldChange(NamedTuple):
         return "".join(text for _, text in self.parts)
 
 
-class StepMessage(NamedTuple):
+class MessageAroundStep(NamedTuple):
     """A message that is in flight before or after a step."""
 
     mark: str  # "-" consumed, "+" sent, "*" delivered and kept, " " still under way
@@ -173,14 +173,16 @@ def _sequence_difference(path: str, old: tuple[Any, ...], new: tuple[Any, ...]) 
         yield FieldChange(f"{path}[{place}]", ((NEW, f"+ {text_of(item)}"),))
 
 
-def step_messages(network: Network, before: State | None, after: State, delivered: Record | None) -> list[StepMessage]:
+def messages_around_step(
+    network: Network, before: State | None, after: State, delivered: Record | None
+) -> list[MessageAroundStep]:
     """Return the messages that a step consumes, keeps and sends, then the other messages in flight."""
     then = Counter[Record]() if before is None else _count_messages_under_way(network, before)
     now = _count_messages_under_way(network, after)
     found = []
     for message in {**then, **now}:
         mark = "-" if now[message] < then[message] else "+" if now[message] > then[message] and before else " "
-        found.append(StepMessage("*" if mark == " " and message == delivered else mark, message, now[message]))
+        found.append(MessageAroundStep("*" if mark == " " and message == delivered else mark, message, now[message]))
     return sorted(found, key=lambda message: "-*+ ".index(message.mark))
 
 
@@ -230,7 +232,7 @@ def message_flows(network: Network, trace: Iterable[TraceStep]) -> list[MessageF
     before: State | None = None
     for number, step in enumerate(trace, start=1):
         operation = own.get(step.action)
-        for mark, message, copies in step_messages(network, before, step.state, step.message):
+        for mark, message, copies in messages_around_step(network, before, step.state, step.message):
             waiting = pending[message]
             while len(waiting) > copies:
                 taken = waiting.popleft()
@@ -416,7 +418,7 @@ class ColumnLayout:
         cells: CellsOfReplicas = {text_of(key): [] for key in step.state.replicas}
         rest: list[str] = []
         under_way = 0
-        for message in step_messages(self._protocol.network, before.state, step.state, step.message):
+        for message in messages_around_step(self._protocol.network, before.state, step.state, step.message):
             if message.mark == " ":
                 under_way += message.copies
                 continue
@@ -430,7 +432,7 @@ class ColumnLayout:
             rest.append(f"{under_way} still under way")
         return cells, rest
 
-    def _message(self, found: StepMessage, step: TraceStep) -> tuple[Value, str]:
+    def _message(self, found: MessageAroundStep, step: TraceStep) -> tuple[Value, str]:
         """Return the column and the line of a message that a step sends or takes."""
         kind, _, fields = message_columns(found.message)
         source, dest = (getattr(found.message, end, None) for end in ("source", "dest"))
@@ -574,7 +576,7 @@ def _step_heading(protocol: Protocol, number: int, step: TraceStep) -> Line:
 
 
 def _message_lines(protocol: Protocol, before: TraceStep | None, step: TraceStep) -> Iterator[Line]:
-    found = step_messages(protocol.network, None if before is None else before.state, step.state, step.message)
+    found = messages_around_step(protocol.network, None if before is None else before.state, step.state, step.message)
     folded = 0 if before is None else _unlisted_message_count(found)
     shown = [(item, message_columns(item.message)) for item in (found[: len(found) - folded])]
     kinds, ways = (max((len(words[column]) for _, words in shown), default=0) for column in (0, 1))
@@ -589,13 +591,13 @@ def _message_lines(protocol: Protocol, before: TraceStep | None, step: TraceStep
         label = ""
 
 
-def _unlisted_message_count(found: Sequence[StepMessage]) -> int:
+def _unlisted_message_count(found: Sequence[MessageAroundStep]) -> int:
     """Return the number of untouched messages, the last in `found`, if they are too many to list; else 0."""
     same = sum(item.mark == " " for item in found)
     return same if same > _MOST_UNTOUCHED_MESSAGES else 0
 
 
-def _copy_count_text(message: StepMessage) -> str:
+def _copy_count_text(message: MessageAroundStep) -> str:
     """Return the number of copies of a message as text; "" for the usual number."""
     if message.mark == "-":
         return f"  ({message.copies} left)" if message.copies else ""

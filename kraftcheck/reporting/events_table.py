@@ -41,7 +41,7 @@ def write_events_table(sources: ClusterLogs, path: Path) -> None:
     logs = [one for node in sorted(sources.every) for one in _event_lists_of_node(sources, node)]
     events = chain.from_iterable(logs)
     with pq.ParquetWriter(path, EVENTS_SCHEMA) as writer:
-        while rows := [_event_row(event) for event in islice(events, ROWS_OF_ROW_GROUP)]:
+        while rows := [_log_event_row(event) for event in islice(events, ROWS_OF_ROW_GROUP)]:
             writer.write_table(pa.Table.from_pylist(rows, EVENTS_SCHEMA))
 
 
@@ -51,7 +51,7 @@ def _event_lists_of_node(sources: ClusterLogs, node: int) -> Iterator[list[Event
             yield logs[node]
 
 
-def _event_row(event: Event) -> dict[str, Any]:
+def _log_event_row(event: Event) -> dict[str, Any]:
     body = event.body
     is_message = isinstance(body, MessageBody)
     return {

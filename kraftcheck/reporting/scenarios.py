@@ -58,7 +58,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kraftcheck.catalogue import scenario_model_and_config
-from kraftcheck.reporting.counterexample import message_columns, non_default_fields_text, state_changes, step_messages
+from kraftcheck.reporting.counterexample import (
+    message_columns,
+    messages_around_step,
+    non_default_fields_text,
+    state_changes,
+)
 from kraftcheck.spec.cfg.binding import bind_leniently
 from kraftcheck.spec.errors import unknown_name_message
 from kraftcheck.spec.language.protocol import Protocol
@@ -206,7 +211,7 @@ class ScenarioRun:
     def _show(self, given: list[str]) -> Iterator[str]:
         for path in given:
             if path == "messages":
-                under_way = step_messages(self._semantics.network, None, self._state, None)
+                under_way = messages_around_step(self._semantics.network, None, self._state, None)
                 lines = self._message_lines([(" ", found.message) for found in under_way])
                 yield from lines if under_way else ["none"]
                 continue
@@ -235,7 +240,7 @@ class ScenarioRun:
             yield f"{STEP_INDENT}nothing changes"
             return
         yield from self._changed(before, after)
-        marked = step_messages(self._semantics.network, before, after, transition.message)
+        marked = messages_around_step(self._semantics.network, before, after, transition.message)
         yield from self._message_lines([(m.mark, m.message) for m in marked if m.mark != " "])
 
     def _message_lines(self, marked: list[tuple[str, Record]]) -> Iterator[str]:

@@ -234,7 +234,7 @@ def require_lines_for_changes(old: Replica, after: NodeHypothesis, unit: Sequenc
     new = after.me
     if after.appended > unit[-1].seq:
         raise EventRefusal(unit[-1], "is not followed by the line of an append")
-    _require_high_watermark_line(old, after, unit)
+    _require_line_of_new_high_watermark(old, after, unit)
     ends = [event for event in unit if event.kind in (EventKind.STORED, EventKind.REPLACED, EventKind.TRUNCATED)]
     if len(ends) > 1:
         raise EventRefusal(ends[1], "is a second change of the log by one response")
@@ -244,11 +244,11 @@ def require_lines_for_changes(old: Replica, after: NodeHypothesis, unit: Sequenc
     ):
         if not ends and Mode.LEADER not in (old.mode, new.mode) and not _leads_within_unit(unit):
             raise EventRefusal(unit[-1], "is not followed by the line of the log's new end")
-        _require_control_record_lines(old.log, new.log, unit)
-    _require_snapshot_fetch_line(old, new, unit)
+        _require_lines_of_new_control_records(old.log, new.log, unit)
+    _require_line_of_new_snapshot_fetch(old, new, unit)
 
 
-def _require_high_watermark_line(old: Replica, after: NodeHypothesis, unit: Sequence[Event]) -> None:
+def _require_line_of_new_high_watermark(old: Replica, after: NodeHypothesis, unit: Sequence[Event]) -> None:
     """A new high watermark has its line; a leader that resigns shows none afterwards."""
     new = after.me
     high = offset_after_batches(new.log, new.high_watermark)
@@ -292,7 +292,7 @@ def require_control_lines_at_process_start(me: Replica, unit: Sequence[Event]) -
         raise EventRefusal(unit[-1], "is not behind the lines of the voters and versions that are on the disk", [found])
 
 
-def _require_snapshot_fetch_line(old: Replica, new: Replica, unit: Sequence[Event]) -> None:
+def _require_line_of_new_snapshot_fetch(old: Replica, new: Replica, unit: Sequence[Event]) -> None:
     """A follower that begins to fetch a snapshot shows its id."""
     wanted = []
     if isinstance(new.pending, FetchSnapshotRequest) and new.pending != old.pending:
@@ -303,7 +303,9 @@ def _require_snapshot_fetch_line(old: Replica, new: Replica, unit: Sequence[Even
         raise EventRefusal(unit[-1], "is not followed by the line of the snapshot to fetch", [found])
 
 
-def _require_control_record_lines(old: tuple[Batch, ...], new: tuple[Batch, ...], unit: Sequence[Event]) -> None:
+def _require_lines_of_new_control_records(
+    old: tuple[Batch, ...], new: tuple[Batch, ...], unit: Sequence[Event]
+) -> None:
     """The lines of voters and versions are those of the new batches; of a new snapshot, the latest."""
     lines = [event for event in unit if event.kind in CONTROL_KINDS]
     shown: list[Any] = [(event.kind, batch_count_covering_offset(new, event.body[1] + 1)) for event in lines]

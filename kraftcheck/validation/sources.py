@@ -323,7 +323,7 @@ class _LogsReader:
             return f"{stream.name}: expected a log, found an empty file; leave the file out"
         if is_event_stream(head):
             return self._log(stream, node, read_event_stream)
-        problem = _format_problem(stream.name, head, self._wanted.pattern)
+        problem = _log_format_problem(stream.name, head, self._wanted.pattern)
         if problem is None:
             return self._log(stream, node, partial(events_of_lines, pattern=self._wanted.pattern))
         if _shows_raft_lines(head):
@@ -402,7 +402,7 @@ class _LogsReader:
         for file in self._found:
             of_node.setdefault(file.node, []).append(file)
         for node, files in sorted(of_node.items()):
-            kept = _files_in_time_order(_without_repeated_events(files, result.notes))
+            kept = _files_in_time_order(_files_without_repeated_events(files, result.notes))
             result.files += kept
             for logs, chosen in zip((result.logs, result.quiet), _files_of_steps_and_others(kept), strict=True):
                 _note_overlapping_files(chosen, result.notes)
@@ -436,7 +436,7 @@ def _shows_raft_lines(head: bytes) -> bool:
     return any(_TIMED_LINE_PATTERN.match(line) and any(word in line for word in _RAFT_LOGGERS) for line in lines)
 
 
-def _format_problem(name: str, head: bytes, pattern: str) -> str | None:
+def _log_format_problem(name: str, head: bytes, pattern: str) -> str | None:
     """Return the problem of a file that is no log4j file in the pattern, by its beginning."""
     if _is_utf16(head):
         return f"{name}: expected a log in UTF-8, found text in UTF-16; convert it by iconv -f UTF-16"
@@ -497,7 +497,7 @@ def _assign_nodes_to_events(events: Sequence[Event]) -> None:
         last = event.node
 
 
-def _without_repeated_events(files: Sequence[LogFile], notes: list[str]) -> list[LogFile]:
+def _files_without_repeated_events(files: Sequence[LogFile], notes: list[str]) -> list[LogFile]:
     """Leave out what another file of a node has: a copy, a part, or the part before a file goes on.
 
     Kafka writes the same lines to `server.log`, whose parts it rotates, and to `kafkaServer.out`.
@@ -521,23 +521,23 @@ def _count_repeated_events(whole: LogFile, part: LogFile) -> int:
     if not whole.first <= part.first <= whole.last or not part.first:  # a line without a date is like others
         return 0
     for place, event in enumerate(whole.events):
-        if event.time == part.first and all(map(_are_copies, islice(whole.events, place, None), part.events)):
+        if event.time == part.first and all(map(_are_events_copies, islice(whole.events, place, None), part.events)):
             return min(len(whole.events) - place, len(part.events))
     return 0
 
 
-def _are_copies(one: Event, other: Event) -> bool:
+def _are_events_copies(one: Event, other: Event) -> bool:
     return _event_comparison_key(one) == _event_comparison_key(other)
 
 
 def _files_of_steps_and_others(files: Sequence[LogFile]) -> tuple[list[LogFile], list[LogFile]]:
     """Divide the files of a node: those of the log that shows steps, and those without steps."""
     loud = [file for file in files if file.shows_steps]
-    of_steps = [file for file in files if file.shows_steps or _goes_on(file, loud)]
+    of_steps = [file for file in files if file.shows_steps or _is_later_part_of_step_logs(file, loud)]
     return of_steps, [file for file in files if file not in of_steps]
 
 
-def _goes_on(file: LogFile, loud: Sequence[LogFile]) -> bool:
+def _is_later_part_of_step_logs(file: LogFile, loud: Sequence[LogFile]) -> bool:
     """Whether a file is a later part of the logs that show steps, and not another log beside them."""
     is_beside = any(other.first < file.last and file.first < other.last for other in loud)
     return bool(loud) and loud[0].first <= file.first and not is_beside

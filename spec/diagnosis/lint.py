@@ -68,7 +68,7 @@ class ConditionalPropertyPart(NamedTuple):
     is_element: bool = False
 
 
-class Vacuity(NamedTuple):
+class VacuousProperty(NamedTuple):
     """A property that holds vacuously."""
 
     property: str  # the property's name
@@ -276,7 +276,7 @@ def install_coverage_probes(protocol: Protocol, properties: Iterable[Property]) 
     return found
 
 
-def checkpoint_of_probes(protocol: Protocol) -> dict[str, Any]:
+def checkpoint_data_of_probes(protocol: Protocol) -> dict[str, Any]:
     """Return the checkpoint data of a protocol's coverage probes."""
     return {name: probe.noted for name, probe in protocol.probes.items() if isinstance(probe, PropertyCoverageProbe)}
 
@@ -289,10 +289,10 @@ def restore_probe_checkpoint(protocol: Protocol, kept: object) -> None:
             del protocol.probes[name]
 
 
-def vacuous_properties(protocol: Protocol, watched: Iterable[PropertyCoverageProbe]) -> list[Vacuity]:
+def vacuous_properties(protocol: Protocol, watched: Iterable[PropertyCoverageProbe]) -> list[VacuousProperty]:
     """Return the vacuous properties after a search."""
     reasons = [(one.prop.name, _vacuity_reason(protocol, one)) for one in watched]
-    return [Vacuity(name, reason) for name, reason in reasons if reason is not None]
+    return [VacuousProperty(name, reason) for name, reason in reasons if reason is not None]
 
 
 def notes_on_unevaluated_parts(watched: Iterable[PropertyCoverageProbe], told: Collection[str]) -> Iterator[str]:
@@ -334,7 +334,9 @@ _TYPES_OF_LITERALS = {ast.Tuple: tuple, ast.List: list, ast.Set: frozenset, ast.
 _PLAIN_TYPES = (bool, int, str, NoneType, ModelValue, tuple, list, frozenset, Map)
 
 
-def never_equal_warnings(function: FunctionType, owner: type | None, tree: ast.FunctionDef) -> Iterator[LineWarning]:
+def never_equal_comparison_warnings(
+    function: FunctionType, owner: type | None, tree: ast.FunctionDef
+) -> Iterator[LineWarning]:
     """Yield (line, warning) for each comparison in a method between values of types that are never equal."""
     compared = [node for node in nodes_of_type(tree, ast.Compare) if len(node.ops) == 1]
     if not compared:
@@ -469,7 +471,7 @@ def warnings_in_methods(modules: Iterable[ModuleType]) -> Iterator[str]:
                 *_nonstate_mutation_warnings(definition, function, owner),
             ]
             found += [
-                *never_equal_warnings(function, owner, definition),
+                *never_equal_comparison_warnings(function, owner, definition),
                 *_hash_and_id_call_warnings(definition, function),
             ]
             yield from (f"{function.__code__.co_filename}:{line}: {text}" for line, text in found)
@@ -699,14 +701,14 @@ def _place_of_declaration(owner: type, name: str, trees: dict[Path, ast.Module])
             continue
         for path, tree in trees.items():
             for node in nodes_of_type(tree, ast.ClassDef):
-                if node.name == cls.__name__ and _is_defined_in(cls, path):
+                if node.name == cls.__name__ and _is_class_defined_in_file(cls, path):
                     for line in node.body:
                         if name in _names_declared_by_statement(line):
                             return f"{path}:{line.lineno}"
     return None
 
 
-def _is_defined_in(cls: type, path: Path) -> bool:
+def _is_class_defined_in_file(cls: type, path: Path) -> bool:
     module = inspect.getmodule(cls)
     return module is not None and source_path(module) == path
 

@@ -34,10 +34,10 @@ from kraftcheck.spec.language.state import (
     State,
     Step,
     distinct_steps,
-    fits_initial_bounds,
     make_state,
     note_replica_types,
     record_largest_bound_use,
+    step_fits_unused_bounds,
 )
 from kraftcheck.spec.type_checks import describe_type, describe_value, field_checkers, fits_type, type_mismatch
 from kraftcheck.spec.values import Map, Record, Value, field_types, is_enum, ordered, same_types, text_of, with_fields
@@ -382,7 +382,7 @@ class Semantics:
         if not taken:
             return ()
         record_largest_bound_use(taken, self.most_spent)
-        return tuple([self._shared_parts(step) for step in taken if fits_initial_bounds(step, self.protocol.bounds)])
+        return tuple([self._shared_parts(one) for one in taken if step_fits_unused_bounds(one, self.protocol.bounds)])
 
     def call(
         self, action: Action, me: Record | None, message: Record | None, given: dict[str, Value]

@@ -180,7 +180,7 @@ def distinct_steps(steps: list[Step]) -> tuple[Step, ...]:
     return tuple(dict.fromkeys(steps))
 
 
-def fits_initial_bounds(step: Step, bounds: Mapping[str, int]) -> bool:
+def step_fits_unused_bounds(step: Step, bounds: Mapping[str, int]) -> bool:
     """Return whether a step fits within the bounds in a state that has used none of them."""
     if not step.spends and not step.needs:
         return True

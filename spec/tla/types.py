@@ -171,7 +171,7 @@ class Encoder:
         return known
 
 
-class RecordClassWithTlaFields(NamedTuple):
+class TlaRecordMapping(NamedTuple):
     """A record class with the TLA+ names of its fields, and with its constant TLA+ fields."""
 
     cls: type[Record]
@@ -395,7 +395,7 @@ class Decoder:
         shapes = [self._shape(cls) for cls in self._classes(kinds)]
         readers = {s.cls: {name: self._later(field_types(s.cls)[a]) for a, name in s.names.items()} for s in shapes}
 
-        by_fields: dict[frozenset[str], list[RecordClassWithTlaFields]] = {}
+        by_fields: dict[frozenset[str], list[TlaRecordMapping]] = {}
         for shape in shapes:
             by_fields.setdefault(shape.fields, []).append(shape)
 
@@ -443,8 +443,8 @@ class Decoder:
         """Return a decoder that is built at first use, since a record may contain records of its own class."""
         return lambda value: self.of(kind)(value)
 
-    def _shape(self, cls: type[Record]) -> RecordClassWithTlaFields:
-        return RecordClassWithTlaFields(cls, tla_names(cls), self._encoder.constants(cls))
+    def _shape(self, cls: type[Record]) -> TlaRecordMapping:
+        return TlaRecordMapping(cls, tla_names(cls), self._encoder.constants(cls))
 
     def _classes(self, kinds: Iterable[type[Record]]) -> list[type[Record]]:
         """Return the classes of records that may occur where one of the given classes is declared.
@@ -468,7 +468,7 @@ class Decoder:
         return type(found) is type(wanted) and found == wanted
 
     def _unlike(
-        self, fields: Mapping[str, Value], shapes: list[RecordClassWithTlaFields], *, wrong_kind: bool
+        self, fields: Mapping[str, Value], shapes: list[TlaRecordMapping], *, wrong_kind: bool
     ) -> MismatchError:
         """Return the error for a record that fits no class: its differences from the most similar class."""
         near = min(shapes, key=lambda s: (not self._has(fields, s.constants), len(s.fields ^ fields.keys())))
@@ -546,5 +546,5 @@ def _field_path(name: str) -> str:
     return f".{name}"
 
 
-def _record_shapes_text(shapes: Iterable[RecordClassWithTlaFields]) -> str:
+def _record_shapes_text(shapes: Iterable[TlaRecordMapping]) -> str:
     return " or ".join(dict.fromkeys(f"a record of {', '.join(sorted(s.fields)) or 'no fields'}" for s in shapes))

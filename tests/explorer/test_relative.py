@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from kraftcheck import api
-from kraftcheck.explorer.reference import LIFT_BEYOND_CONSTANTS, explore, renaming_test_offsets
+from kraftcheck.explorer.reference import LIFT_BEYOND_CONSTANTS, explore, renaming_check_offsets
 from kraftcheck.explorer.result import Result, SearchRequest, Verdict
 from kraftcheck.explorer.transition_system import canonicalizer
 from kraftcheck.spec import (
@@ -421,6 +421,6 @@ def test_a_view_names_a_method() -> None:
 
 
 def test_lifts_surround_the_constants_and_literals_of_a_protocol() -> None:
-    lifts = renaming_test_offsets(UpToFive(limit=77))
+    lifts = renaming_check_offsets(UpToFive(limit=77))
     assert lifts[0] == 0
     assert {1, LIFT_BEYOND_CONSTANTS, 73, 77, 78, 38, 40} <= set(lifts)

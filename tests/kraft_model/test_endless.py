@@ -11,16 +11,16 @@ from kraftcheck.catalogue import find_config_name_and_content, find_model
 from kraftcheck.explorer.reference import explore
 from kraftcheck.explorer.result import Result, SearchRequest, Verdict, Violation
 from kraftcheck.explorer.transition_system import canonicalizer
-from kraftcheck.kraft_model.quorum.epochs import QuorumEpochs
+from kraftcheck.kraft_model.quorum.epochs import QuorumEpochRenaming
 from kraftcheck.kraft_model.quorum.records import (
     Batch,
     Data,
     KRaftVersion,
     LeaderChange,
+    LeaderOfEpoch,
     Mode,
     Nil,
     Replica,
-    Term,
     Voters,
 )
 from kraftcheck.kraft_model.quorum.rules import permanently_down_replica
@@ -134,7 +134,7 @@ def test_fillers_that_no_offset_follows_are_dropped() -> None:
         return state.but(
             replicas=replicas,
             inboxes=type(state.inboxes)(),
-            shared=state.shared.but(committed=log, elected=frozenset({Term(3, one), Term(9, two)})),
+            shared=state.shared.but(committed=log, elected=frozenset({LeaderOfEpoch(3, one), LeaderOfEpoch(9, two)})),
         )
 
     form = protocol.relative_epochs(at(6))
@@ -142,7 +142,7 @@ def test_fillers_that_no_offset_follows_are_dropped() -> None:
     assert [batch.epoch for batch in kept.log] == [1, 2, 3]
     assert (kept.epoch, kept.high_watermark, kept.flushed) == (4, 3, 3)
     assert form.shared.committed == kept.log
-    assert form.shared.elected == frozenset({Term(4, two)})
+    assert form.shared.elected == frozenset({LeaderOfEpoch(4, two)})
     marked = protocol.relative_epochs(at(2)).replicas[one]
     assert ([batch.epoch for batch in marked.log], marked.high_watermark) == ([1, 2, 3, 4], 2)
     assert protocol.relative_epochs(form) == form
@@ -158,8 +158,14 @@ def test_messages_to_the_dead_and_leaders_of_the_past_are_forgotten() -> None:
     assert not dict(protocol.relative_epochs(dead, None).inboxes)
     later = dead.but(replicas=dead.replicas.put(two, dead.replicas[two].but(epoch=5)))
     assert protocol.relative_epochs(later, None).shared.elected == frozenset()
-    twice = later.but(shared=later.shared.but(elected=frozenset({Term(1, one), Term(1, two), Term(2, two)})))
-    assert protocol.relative_epochs(twice, None).shared.elected == frozenset({Term(1, one), Term(1, two)})
+    twice = later.but(
+        shared=later.shared.but(
+            elected=frozenset({LeaderOfEpoch(1, one), LeaderOfEpoch(1, two), LeaderOfEpoch(2, two)})
+        )
+    )
+    assert protocol.relative_epochs(twice, None).shared.elected == frozenset(
+        {LeaderOfEpoch(1, one), LeaderOfEpoch(1, two)}
+    )
 
 
 class StopsAtSix(QuorumWithControllers):
@@ -218,7 +224,7 @@ def test_a_fault_violates_the_same_with_and_without_the_renaming(config: str, va
     plain = explore(given.protocol, SearchRequest.of(given))
     hidden = given.protocol.views.get(given.view or "", frozenset())
     views = {**given.protocol.views, "renamed": hide(*hidden, by="relative_epochs")}
-    kind = type("Renaming", (model.protocol, QuorumEpochs), {"views": views}, variant="renaming")
+    kind = type("Renaming", (model.protocol, QuorumEpochRenaming), {"views": views}, variant="renaming")
     options = replace(SearchRequest.of(bind(kind, content)), view="renamed")
     renamed = explore(bind(kind, content).protocol, options)
     assert plain.limit is renamed.limit is None

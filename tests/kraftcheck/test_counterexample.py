@@ -30,8 +30,8 @@ from kraftcheck import (
 from kraftcheck.kraft_model.reconfig.records import FetchRequest, Nil, ServerId
 from kraftcheck.reporting.counterexample import (
     message_columns,
+    messages_around_step,
     non_default_fields_text,
-    step_messages,
     value_differences,
 )
 from kraftcheck.reporting.lines import continuation_indent, line_breaks, print_lines
@@ -260,9 +260,9 @@ def state_with(network, *sent: Record) -> State:
 
 def test_copies_are_counted() -> None:
     network, note = Bag(), Note(1, N1)
-    found = step_messages(network, state_with(network, note, note), state_with(network, note), note)
+    found = messages_around_step(network, state_with(network, note, note), state_with(network, note), note)
     assert [(message.mark, message.copies) for message in found] == [("-", 1)]
-    found = step_messages(network, state_with(network, note), state_with(network, note, note), None)
+    found = messages_around_step(network, state_with(network, note), state_with(network, note, note), None)
     assert [(message.mark, message.copies) for message in found] == [("+", 2)]
 
 
@@ -272,7 +272,7 @@ def test_a_channel_with_the_same_message_twice() -> None:
         dest: ModelValue
 
     network, letter = Channels(), Letter(N2, N1)
-    found = step_messages(network, state_with(network, letter), state_with(network, letter, letter), None)
+    found = messages_around_step(network, state_with(network, letter), state_with(network, letter, letter), None)
     assert [(message.mark, message.copies) for message in found] == [("+", 2)]
 
 

@@ -29,7 +29,7 @@ from kraftcheck.traces.trace import Trace, TraceEnd, TraceEvent, TraceFormat, Tr
 
 
 @dataclass(frozen=True, slots=True)
-class StateConverter:
+class TraceStateConverter:
     """Converts the states of one file to states of the protocol."""
 
     view: TlaStateConverter
@@ -354,9 +354,9 @@ class Replayer:
         known = self.protocol.symmetries
         return max(known, key=lambda name: len(known[name]), default=None)
 
-    def reader(self, head: TraceHead) -> StateConverter:
+    def reader(self, head: TraceHead) -> TraceStateConverter:
         """Return the state reader for a trace."""
-        return StateConverter(self.view, self.protocol.name(), head.file, self.limit_bytes, head.untyped)
+        return TraceStateConverter(self.view, self.protocol.name(), head.file, self.limit_bytes, head.untyped)
 
 
 def _steps_with_interned_targets(

@@ -158,7 +158,7 @@ def record_miss(worker: Any, kind: Any, a: Any, b: Any, c: Any, d: Any) -> None:
 
 
 @inlined
-def is_target_row_evaluated(t: Any, worker: Any, target: Any, row: Any, ref: Any) -> Any:
+def is_next_row_evaluated_or_miss_recorded(t: Any, worker: Any, target: Any, row: Any, ref: Any) -> Any:
     """Return whether a step's next control row is evaluated; record a miss where the step's entry must be refreshed.
 
     `ref` names that entry: the delta between the two control rows, or the complement of an index into `row_items`.

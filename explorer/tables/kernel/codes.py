@@ -50,7 +50,7 @@ REQUEST_PENDING = np.int64(-2)  # in a map: a request to Python is pending
 STEP_FLAGS_SHIFT = 40
 ROW_ID_MASK = (1 << STEP_FLAGS_SHIFT) - 1
 STEP_FLAGS_MASK = (1 << 20) - 1  # mask of the flags that the step itself has
-MUST_CHECK_TARGET = 1 << 22  # the next control row is not evaluated yet, or violates a property, or is pruned
+MUST_CHECK_NEXT_ROW = 1 << 22  # the next control row is not evaluated yet, or violates a property, or is pruned
 SELF_LOOP_FLAGS = -(1 << 31)  # in place of a flat step's flags: a self-loop, whose successor is not written
 # Flags of a step: it violates a property; it is pruned; from the third bit on, the mask of violated properties.
 STEP_BAD, STEP_PRUNED, STEP_VIOLATES_SHIFT = 1, 2, 2

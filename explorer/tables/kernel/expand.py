@@ -71,7 +71,8 @@ def write_successor(
 ) -> Any:
     """Write the successor of an outcome at index `n`; return the next index, or BUFFER_FULL.
 
-    The next control row `goal` has the step's flags above it; `ref` is its table entry (see `is_target_row_evaluated`).
+    The next control row `goal` has the step's flags above it; `ref` is its table entry.
+    See `is_next_row_evaluated_or_miss_recorded`.
     The content `inbox` replaces the actor's inbox; NONE leaves it as it is.
     """
     succ = worker.succ
@@ -89,7 +90,9 @@ def write_successor(
     # A control row is evaluated only once the step to it is certain: an inbox operation may still refuse the step, and
     # properties must not be evaluated on a control row that no state has.
     row = np.int64(worker.states[at, 0])
-    if found & codes.MUST_CHECK_TARGET and not arrays.is_target_row_evaluated(t, worker, target, row, ref):
+    if found & codes.MUST_CHECK_NEXT_ROW and not arrays.is_next_row_evaluated_or_miss_recorded(
+        t, worker, target, row, ref
+    ):
         return n
     return n + 1
 

@@ -54,21 +54,24 @@ def write_row_after_delta(t: Any, row: Any, delta: Any, place: Any) -> Any:
 
 
 @inlined
-def flags_with_target_check(t: Any, target: Any, flags: Any) -> Any:
-    """Return a step's flags, with MUST_CHECK_TARGET unless the next control row is evaluated and violates nothing."""
+def flags_with_next_row_check(t: Any, target: Any, flags: Any) -> Any:
+    """Return a step's flags, with MUST_CHECK_NEXT_ROW unless the next control row is evaluated and violates nothing."""
     return np.int64(flags) | (
-        0 if t.row_info[target, codes.ROW_FLAGS] == codes.EVALUATED_ROW else codes.MUST_CHECK_TARGET
+        0 if t.row_info[target, codes.ROW_FLAGS] == codes.EVALUATED_ROW else codes.MUST_CHECK_NEXT_ROW
     )
 
 
 @jit
-def clear_target_check_flag(t: Any, row: Any, ref: Any) -> None:
-    """Clear MUST_CHECK_TARGET in the table entry `ref` of a step from control row `row` (`is_target_row_evaluated`)."""
+def clear_next_row_check_flag(t: Any, row: Any, ref: Any) -> None:
+    """Clear MUST_CHECK_NEXT_ROW in the table entry `ref` of a step from control row `row`.
+
+    See `is_next_row_evaluated_or_miss_recorded`.
+    """
     if ref < 0:
         t.row_items[~ref, 2] &= codes.STEP_FLAGS_MASK
     else:
         value = maps.find_grouped_value(t.changed, np.int64(row), np.int64(ref))
-        settled = value & ~codes.pack_row_and_flags(np.int64(0), codes.MUST_CHECK_TARGET)
+        settled = value & ~codes.pack_row_and_flags(np.int64(0), codes.MUST_CHECK_NEXT_ROW)
         maps.store_grouped_value(t.changed, maps.grouped_key(np.int64(row), np.int64(ref)), settled)
 
 
@@ -91,7 +94,7 @@ def apply_delta_to_row(t: Any, row: Any, delta: Any) -> Any:
         result = (
             np.int64(flags)
             if flags < 0
-            else codes.pack_row_and_flags(target, flags_with_target_check(t, target, flags))
+            else codes.pack_row_and_flags(target, flags_with_next_row_check(t, target, flags))
         )
     if result != codes.MISSING:
         t.meta[codes.META_DELTAS] += 1
@@ -150,7 +153,7 @@ def list_internal_outcomes(t: Any, row: Any, start: Any, fresh: Any) -> Any:
 
 
 @jit
-def deduplicate_action_piece_items(t: Any, start: Any, count: Any) -> Any:
+def drop_steps_repeated_in_other_pieces(t: Any, start: Any, count: Any) -> Any:
     """Drop the row items that repeat a step of another piece of their action; return their number."""
     n = start
     for k in range(start, start + count):
@@ -193,8 +196,8 @@ def build_internal_steps(t: Any, row: Any) -> None:
         missing |= flags < 0
         t.row_items[k, 1] = target
         t.row_items[k, 2] = flags
-    n = deduplicate_action_piece_items(t, start, n) if t.meta[codes.META_PIECES] else n
-    # Evaluate control rows that are new and certainly reached. Mark steps to the others as MUST_CHECK_TARGET.
+    n = drop_steps_repeated_in_other_pieces(t, start, n) if t.meta[codes.META_PIECES] else n
+    # Evaluate control rows that are new and certainly reached. Mark steps to the others as MUST_CHECK_NEXT_ROW.
     for k in range(start, start + n):
         target = np.int64(t.row_items[k, 1])
         # Without an operation no inbox can refuse the step.
@@ -202,7 +205,7 @@ def build_internal_steps(t: Any, row: Any) -> None:
         if is_sure and not t.row_info[target, codes.ROW_FLAGS] & codes.EVALUATED_ROW:
             interning.evaluate_row_properties(t, target)
         if target >= 0 and t.row_items[k, 2] >= 0:
-            t.row_items[k, 2] = flags_with_target_check(t, target, np.int64(t.row_items[k, 2]))
+            t.row_items[k, 2] = flags_with_next_row_check(t, target, np.int64(t.row_items[k, 2]))
     # Keep only a complete list; otherwise it is built again once Python has answered the requests.
     if missing:
         return
@@ -281,7 +284,7 @@ def resolve_miss(t: Any, worker: Any, i: Any, symmetric: Any, groups: Any) -> An
         if not t.row_info[a, codes.ROW_FLAGS] & codes.EVALUATED_ROW:
             interning.evaluate_row_properties(t, a)
         if t.row_info[a, codes.ROW_FLAGS] == codes.EVALUATED_ROW:
-            clear_target_check_flag(t, b, c)
+            clear_next_row_check_flag(t, b, c)
         return t.row_info[a, codes.ROW_FLAGS] & codes.EVALUATED_ROW != 0
     if kind == codes.MISS_PATH:
         at = worker.misses[i, 4]

@@ -44,25 +44,25 @@ class Fingerprints(FingerprintArrays):
         for name, values in (("locals", interner.locals), ("messages", messages), ("slots", interner.slots)):
             first = self._fit(name, len(values))
             for number, value in enumerate([*values][first:], first):
-                getattr(self, name)[number] = fingerprint(value)
+                getattr(self, name)[number] = value_fingerprint(value)
         for column, values in enumerate(interner.shared.values):
             if len(values) > self.shared.shape[1]:
                 self.shared = with_more_columns(self.shared, 2 * len(values))
             for number in range(self._shared[column], len(values)):
-                self.shared[column, number] = fingerprint((column, values[number]))
+                self.shared[column, number] = value_fingerprint((column, values[number]))
             self._shared[column] = len(values)
         first = self._fit("rows", int(meta[META_ROWS]))
         fingerprint_control_rows(interner.tables, self, first, meta[META_ROWS])
         for column in interner.shared.sets.elements:
             for row in range(first, int(meta[META_ROWS])):
                 value = interner.shared.sets.value(column, interner.tables.rows[row].tolist())
-                moved = int(self.rows[row]) + int(fingerprint((column, value))) - int(self.shared[column, 0])
+                moved = int(self.rows[row]) + int(value_fingerprint((column, value))) - int(self.shared[column, 0])
                 self.rows[row] = moved % (1 << 64)
         first = self._fit("contents", int(meta[META_CONTENTS]))
         fingerprint_inbox_contents(interner.tables, self, first, meta[META_CONTENTS])
         for content in range(first, int(meta[META_CONTENTS])):
             if content in interner.inboxes.content_values:  # more than counts: queues
-                self.contents[content] = fingerprint(interner.inboxes.content_values[content])
+                self.contents[content] = value_fingerprint(interner.inboxes.content_values[content])
 
     def _fit(self, name: str, count: int) -> int:
         """Make room for `count` fingerprints of a kind; return how many of them are computed."""
@@ -72,6 +72,6 @@ class Fingerprints(FingerprintArrays):
         return made
 
 
-def fingerprint(value: Value) -> int:
+def value_fingerprint(value: Value) -> int:
     """Return the hash of a value's canonical encoding."""
     return int.from_bytes(blake2b(encode(value), digest_size=8).digest(), "little")

@@ -78,12 +78,12 @@ def has_majority(group: Collection[Key], voters: Collection[Voter]) -> bool:
 # Logs
 
 
-def last_epoch_and_end(log: tuple[Batch, ...]) -> tuple[int, int]:
+def last_epoch_and_end_offset(log: tuple[Batch, ...]) -> tuple[int, int]:
     """Return a log's last epoch and end offset, in the order in which Vote compares logs (KIP-595, "Vote")."""
     return (log[-1].epoch, len(log)) if log else (0, 0)
 
 
-def end_and_last_epoch_up_to(log: tuple[Batch, ...], epoch: int) -> tuple[int, int]:
+def end_offset_and_last_epoch_up_to(log: tuple[Batch, ...], epoch: int) -> tuple[int, int]:
     """Return the end offset of the batches up to an epoch, and the last epoch among them (KIP-595, "Fetch")."""
     count = sum(batch.epoch <= epoch for batch in log)
     return count, log[count - 1].epoch if count else 0
@@ -146,7 +146,7 @@ def has_uncommitted_voters(me: Replica) -> bool:
 # Messages
 
 
-def sent_messages(step: Step, kind: type[MessageT]) -> list[MessageT]:
+def sent_messages_of_type(step: Step, kind: type[MessageT]) -> list[MessageT]:
     return [message for message in step.sent if isinstance(message, kind)]
 
 

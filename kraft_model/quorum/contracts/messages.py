@@ -13,7 +13,7 @@ from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
     begins_voter_change,
     counts_grant_or_wins,
     counts_refusal_or_gives_up,
-    end_and_last_epoch_up_to,
+    end_offset_and_last_epoch_up_to,
     endpoint_of_voter_id,
     enters_or_stays_in_epoch_state,
     epoch_state,
@@ -24,7 +24,7 @@ from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
     holds_fetch_position,
     is_same_replica,
     kraft_version_in_log,
-    last_epoch_and_end,
+    last_epoch_and_end_offset,
     leader_fields_of_response,
     needs_snapshot,
     neither_changes_nor_sends,
@@ -32,7 +32,7 @@ from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
     remove_voter_error,
     response_epoch_state_and_whether_handled,
     sends_next_fetch,
-    sent_messages,
+    sent_messages_of_type,
     sent_messages_without_history,
     supporting_voters_after_update,
     update_features_error,
@@ -73,7 +73,7 @@ from kraftcheck.kraft_model.quorum.records import (
     QuorumEpochRequest,
     RemoveVoterRequest,
     Replica,
-    Told,
+    ToldOperation,
     UpdateVoterRequest,
     UpdateVoterResponse,
     Voter,
@@ -110,7 +110,7 @@ class MessageContracts(QuorumBase):
         A leader and an active follower reject pre-votes. A vote goes to one candidate per epoch, while the leader is
         unknown. Both require an up-to-date log.
         """
-        is_behind = (request.last_epoch, request.last_offset) < last_epoch_and_end(me.log)
+        is_behind = (request.last_epoch, request.last_offset) < last_epoch_and_end_offset(me.log)
         if request.pre_vote:
             return not is_behind and not (me.mode is Mode.LEADER or (me.mode is Mode.FOLLOWER and me.fetched))
         if me.mode not in (Mode.UNATTACHED, Mode.PROSPECTIVE):
@@ -125,7 +125,7 @@ class MessageContracts(QuorumBase):
 
         KIP-595, "Vote", Response Handling and Request Handling; KIP-853, "Vote"; KIP-996.
         """
-        answers, error = sent_messages(step, VoteResponse), self.vote_error(before, message)
+        answers, error = sent_messages_of_type(step, VoteResponse), self.vote_error(before, message)
         epoch, leader, endpoint = leader_fields_of_response(after, error)
         granted = len(answers) == 1 and answers[0].granted
         asked = message.pre_vote, message.voter, message.epoch, before.id, message.source
@@ -145,7 +145,7 @@ class MessageContracts(QuorumBase):
         else:
             now = before
         due = error is Error.NONE and self.deserves_vote(now, message)
-        if any(answer.granted != due for answer in sent_messages(step, VoteResponse)):
+        if any(answer.granted != due for answer in sent_messages_of_type(step, VoteResponse)):
             return False
         if due and not message.pre_vote:
             voted = message.candidate if isinstance(now.voted, Nil) else now.voted
@@ -179,7 +179,7 @@ class MessageContracts(QuorumBase):
         self, before: Replica, after: Replica, request: QuorumEpochRequest, error: Error, step: Step
     ) -> bool:
         """Whether a replica answers an announcement with `error`; without PlainAnswers, only errors are sent."""
-        answers = sent_messages(step, Acknowledgement)
+        answers = sent_messages_of_type(step, Acknowledgement)
         if after.mode in ENDED_MODES or (error is Error.NONE and not self.plain_answers):
             return not answers
         epoch, leader, place = leader_fields_of_response(after, error)
@@ -269,7 +269,7 @@ class MessageContracts(QuorumBase):
         if error is Error.NONE and needs_snapshot(before, message):
             snapshot = Position(before.start, before.log[before.start - 1].epoch)
         elif error is Error.NONE and not holds_fetch_position(before, message):
-            parts = Position(*end_and_last_epoch_up_to(before.log, message.last_epoch))
+            parts = Position(*end_offset_and_last_epoch_up_to(before.log, message.last_epoch))
         elif error is Error.NONE:
             most = self.fetch_limit or len(before.log)
             records = before.log[message.offset :][:most]
@@ -278,7 +278,7 @@ class MessageContracts(QuorumBase):
         answer = FetchResponse(
             epoch, leader, error, known, records, parts, snapshot, message, before.id, message.source, place
         )
-        return sent_messages(step, FetchResponse) == [answer]
+        return sent_messages_of_type(step, FetchResponse) == [answer]
 
     @step_invariant
     def fetches_are_noted(self, before: Replica, after: Replica, message: FetchRequest, step: Step) -> bool:
@@ -413,11 +413,11 @@ class MessageContracts(QuorumBase):
         for name, operation in (("added_voters", Operation.ADD_VOTER), ("removed_voters", Operation.REMOVE_VOTER)):
             if name in step.spends and before.mode is not Mode.FOLLOWER:
                 return begins_admin_change(before, after, operation, step)
-        if "upgrades" in step.spends and sent_messages(step, AdminResponse) == []:
+        if "upgrades" in step.spends and sent_messages_of_type(step, AdminResponse) == []:
             return begins_kraft_version_upgrade(self.old_brokers(), before, after)
         if "refusals" not in step.spends:
             return True
-        refusals = [m for m in sent_messages(step, AdminResponse) if m.dest == ADMIN]
+        refusals = [m for m in sent_messages_of_type(step, AdminResponse) if m.dest == ADMIN]
         refuses = (after, [*step.sent], len(refusals)) == (before, refusals, 1)
         return refuses and self.is_error_due(before, refusals[0])
 
@@ -495,7 +495,10 @@ class MessageContracts(QuorumBase):
         expected = with_appended_voters(before, voters, change)
         done = high_watermark_by_majority(expected) >= len(expected.log)
         answers = [self.update_answer_due(after, Error.NONE, message)] if done else []
-        return with_advanced_high_watermark(expected) == after and sent_messages(step, UpdateVoterResponse) == answers
+        return (
+            with_advanced_high_watermark(expected) == after
+            and sent_messages_of_type(step, UpdateVoterResponse) == answers
+        )
 
     @step_invariant
     def updates_are_acknowledged(
@@ -531,7 +534,7 @@ class MessageContracts(QuorumBase):
         if isinstance(message, DescribeQuorumResponse):
             return after == before.but(described=before.described | {message})
         about = message.about
-        what = Told(message.operation, about.subject if isinstance(about, Answered) else Nil.NIL)
+        what = ToldOperation(message.operation, about.subject if isinstance(about, Answered) else Nil.NIL)
         return after == before.but(told=before.told | {what})
 
     @step_invariant
@@ -540,7 +543,7 @@ class MessageContracts(QuorumBase):
 
         KIP-853, "DescribeQuorum"; KIP-595, "DescribeQuorum".
         """
-        told = sent_messages(step, DescribeQuorumResponse)
+        told = sent_messages_of_type(step, DescribeQuorumResponse)
         if not told:
             return "descriptions" not in step.spends
         error = Error.NONE if before.mode is Mode.LEADER else Error.NOT_LEADER_OR_FOLLOWER

@@ -12,13 +12,13 @@ from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
     has_uncommitted_voters,
     high_watermark_by_majority,
     is_same_replica,
-    last_epoch_and_end,
+    last_epoch_and_end_offset,
     must_defer_change,
     own_voter_key_as_set,
     reach_each_expected_voter_once,
     records_in_log,
     sends_next_fetch,
-    sent_messages,
+    sent_messages_of_type,
     voter_keys,
 )
 from kraftcheck.kraft_model.quorum.contracts.messages import MessageContracts
@@ -29,7 +29,7 @@ from kraftcheck.kraft_model.quorum.records import (
     AddVoterRequest,
     AdminResponse,
     Answered,
-    Answers,
+    AnswerGroup,
     Batch,
     BeginQuorumEpochRequest,
     Change,
@@ -41,15 +41,15 @@ from kraftcheck.kraft_model.quorum.records import (
     Key,
     KRaftVersion,
     LeaderChange,
+    LeaderOfEpoch,
     LogRecord,
     Message,
     Mode,
     Nil,
-    PreVotes,
+    PreVoteGroup,
     RemoveVoterRequest,
     Replica,
     Shared,
-    Term,
     UpdateVoterRequest,
     UpdateVoterResponse,
     Voter,
@@ -116,10 +116,10 @@ class QuorumContracts(MessageContracts):
         KIP-595, KIP-630 and KIP-853, schemas. A new round sends Vote to all other voters, and a new leader sends them
         BeginQuorumEpoch.
         """
-        votes = sent_messages(step, VoteRequest)
+        votes = sent_messages_of_type(step, VoteRequest)
         stands = after.mode in (Mode.PROSPECTIVE, Mode.CANDIDATE)
         is_new = ends_or_starts_process(step) or (before.mode, before.epoch) != (after.mode, after.epoch)
-        last, size = last_epoch_and_end(after.log)
+        last, size = last_epoch_and_end_offset(after.log)
         pre_vote = after.mode is Mode.PROSPECTIVE
         fields = after.epoch, pre_vote, after.key, last, size, after.id
         if not reach_each_expected_voter_once(votes, endpoints_of_other_voters(after) if is_new and stands else {}):
@@ -148,7 +148,10 @@ class QuorumContracts(MessageContracts):
     def asks_for_what_follows(self, me: Replica, fetch: FetchRequest) -> bool:
         """Whether a replica's pending fetch starts at its log end, and goes to its leader or a bootstrap server."""
         known = (fetch.epoch, fetch.offset, fetch.last_epoch, fetch.directory, fetch.source)
-        if known != (me.epoch, len(me.log), last_epoch_and_end(me.log)[0], me.directory, me.id) or me.pending != fetch:
+        if (
+            known != (me.epoch, len(me.log), last_epoch_and_end_offset(me.log)[0], me.directory, me.id)
+            or me.pending != fetch
+        ):
             return False
         to_leader = (fetch.dest, fetch.address) == (me.leader, me.leader_endpoint) and me.mode is Mode.FOLLOWER
         return to_leader or (fetch.dest in self.bootstrap_servers - {me.id} and fetch.address == 0)
@@ -166,17 +169,17 @@ class QuorumContracts(MessageContracts):
         expected = self.awaited_in_role(before) if is_new else set()
         asks = [m for m in step.sent if isinstance(m, FetchRequest | FetchSnapshotRequest)]
         if not isinstance(before.pending, Nil) and (is_new or asks or after.pending != before.pending):
-            expected.add(Answers("fetch", before.id))
+            expected.add(AnswerGroup("fetch", before.id))
         return {group for operation, group in step.sends if operation == "forget"} == expected
 
     def awaited_in_role(self, me: Replica) -> set[Record]:
         """Return the message groups to drop when a replica leaves its role, since only that role awaits them."""
         groups: set[Record] = set()
         if me.mode in RESPONSE_KIND_BY_MODE:
-            groups.add(Answers(RESPONSE_KIND_BY_MODE[me.mode], me.id))
+            groups.add(AnswerGroup(RESPONSE_KIND_BY_MODE[me.mode], me.id))
         if me.mode is Mode.PROSPECTIVE and not self.late_pre_votes:
-            groups |= {PreVotes(me.id, key.id) for key in endpoints_of_other_voters(me)}
-        return groups | {Answers("update", me.id)} if me.updating else groups
+            groups |= {PreVoteGroup(me.id, key.id) for key in endpoints_of_other_voters(me)}
+        return groups | {AnswerGroup("update", me.id)} if me.updating else groups
 
     # Responses to clients
 
@@ -210,7 +213,9 @@ class QuorumContracts(MessageContracts):
 
         Other properties read them.
         """
-        if not all(self.says_what_it_knows(before, after, answer) for answer in sent_messages(step, AdminResponse)):
+        if not all(
+            self.says_what_it_knows(before, after, answer) for answer in sent_messages_of_type(step, AdminResponse)
+        ):
             return False
         if not step.writes:
             return True
@@ -296,7 +301,7 @@ class QuorumContracts(MessageContracts):
             Batch(after.epoch, (LeaderChange(before.id), *voters_records_due_at_election(before, after))),
         )
         opened = (after.log, after.flushed, after.leader) == (log, len(log), before.id)
-        return opened and elected == shared.elected | {Term(after.epoch, before.id)}
+        return opened and elected == shared.elected | {LeaderOfEpoch(after.epoch, before.id)}
 
     @step_invariant
     def leaders_commit_what_most_hold(self, before: Replica, after: Replica, step: Step, shared: Shared) -> bool:
@@ -397,7 +402,7 @@ class QuorumContracts(MessageContracts):
             return (after, len(step.sent)) == (before, 1)
         if (after.updating, after.joining) != (before.updating, before.joining):
             return (after, len(step.sent)) == (before.but(updating=False, joining=False), 0)
-        asked = sent_messages(step, FetchRequest)
+        asked = sent_messages_of_type(step, FetchRequest)
         waits, free = not isinstance(before.pending, Nil), before.but(pending=Nil.NIL)
         if (waits, after.but(pending=Nil.NIL), len(asked)) != (True, free, len(step.sent)):
             return False
@@ -413,12 +418,12 @@ class QuorumContracts(MessageContracts):
         it is answered.
         """
         updates, joins = (
-            sent_messages(step, UpdateVoterRequest),
-            [*sent_messages(step, AddVoterRequest), *sent_messages(step, RemoveVoterRequest)],
+            sent_messages_of_type(step, UpdateVoterRequest),
+            [*sent_messages_of_type(step, AddVoterRequest), *sent_messages_of_type(step, RemoveVoterRequest)],
         )
         if step.consumes or ends_or_starts_process(step):
             return not [*updates, *joins]
-        fetches = [m for m in sent_messages(step, FetchRequest) if m.address == 0]
+        fetches = [m for m in sent_messages_of_type(step, FetchRequest) if m.address == 0]
         if fetches and before.mode is Mode.UNATTACHED:
             asks = before.but(pending=fetches[0])
             return (before.pending, after, step.spends, len(step.sent)) == (Nil.NIL, asks, (), 1)
@@ -496,7 +501,7 @@ def has_recorded_pre_vote_round_of(peer: Record, host: ModelValue) -> bool:
 
 def has_valid_leadership_announcements(before: Replica, after: Replica, step: Step) -> bool:
     """Whether a new leader announces itself to all other voters, and a repetition goes to one voter (KIP-595)."""
-    told = sent_messages(step, BeginQuorumEpochRequest)
+    told = sent_messages_of_type(step, BeginQuorumEpochRequest)
     if any((m.epoch, m.source, m.endpoint) != (after.epoch, after.id, after.endpoint) for m in told):
         return False
     if after.mode is Mode.LEADER is not before.mode:
@@ -511,7 +516,7 @@ def has_valid_leadership_announcements(before: Replica, after: Replica, step: St
 
 def has_valid_resignation_announcements(before: Replica, after: Replica, step: Step) -> bool:
     """Whether a leader sends EndQuorumEpoch to all other voters exactly when it resigns (KIP-595)."""
-    ends = sent_messages(step, EndQuorumEpochRequest)
+    ends = sent_messages_of_type(step, EndQuorumEpochRequest)
     resigns = after.mode is Mode.RESIGNED and (before.mode is not Mode.RESIGNED or ends_or_starts_process(step))
     return reach_each_expected_voter_once(ends, endpoints_of_other_voters(after) if resigns else {}) and all(
         has_ordered_successors(before, after, m, step) for m in ends
@@ -571,7 +576,7 @@ def voters_records_due_at_election(before: Replica, after: Replica) -> list[LogR
 def sends_first_update_voter(before: Replica, after: Replica, step: Step) -> bool:
     """Whether a follower that has not yet sent UpdateVoter to its leader sends it once, and has it pending."""
     once = not (before.updating or before.updated) and follows_known_leader(before)
-    spent = step.spends, len(sent_messages(step, UpdateVoterRequest))
+    spent = step.spends, len(sent_messages_of_type(step, UpdateVoterRequest))
     return once and spent == (("updated_voters",), 1) and after == before.but(updating=True)
 
 
@@ -583,7 +588,7 @@ def is_valid_process_end(before: Replica, after: Replica, step: Step) -> bool:
     """Whether a process that ends keeps its log and epoch, and drops its pending request."""
     gone = (after.log, after.epoch, after.high_watermark, after.pending) == (before.log, before.epoch, 0, Nil.NIL)
     forgot = are_fields_empty(after, "offsets", "granted", "heard") and isinstance(after.change, Nil)
-    return gone and forgot and not sent_messages(step, FetchRequest)
+    return gone and forgot and not sent_messages_of_type(step, FetchRequest)
 
 
 def starts_from_disk(before: Replica, after: Replica, ways: set[str]) -> bool:
@@ -615,7 +620,7 @@ def mode_epoch_leader_and_vote_at_start(
     replica that knows a leader's endpoint starts as follower. The only voter starts as unattached.
     """
     leader, epoch, voted = before.leader, before.epoch, persisted_vote(before)
-    newest, _ = last_epoch_and_end(after.log)
+    newest, _ = last_epoch_and_end_offset(after.log)
     if newest > epoch:
         return Mode.UNATTACHED, newest, Nil.NIL, Nil.NIL
     if leader != before.id and isinstance(voted, Key) and is_same_replica(voted, before.key):

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.base import OtherReplicas
-from kraftcheck.kraft_model.quorum.epochs import QuorumEpochs
+from kraftcheck.kraft_model.quorum.epochs import QuorumEpochRenaming
 from kraftcheck.kraft_model.quorum.liveness import FAIRNESS, TemporalSummaries
 from kraftcheck.kraft_model.quorum.records import (
     ENDED_MODES,
@@ -61,7 +61,7 @@ class ControllerReplica(Replica):
 ELECTION_MODES = (Mode.PROSPECTIVE, Mode.CANDIDATE)
 
 
-class QuorumWithControllers(Quorum, QuorumEpochs, variant="controllers"):
+class QuorumWithControllers(Quorum, QuorumEpochRenaming, variant="controllers"):
     """Each leader's controller writes its first batch, or fails to and resigns; elections are without end."""
 
     configuration = "endless.controllers"

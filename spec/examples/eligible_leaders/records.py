@@ -41,7 +41,7 @@ class Error(enum.Enum):
     NOT_LEADER_OR_FOLLOWER = "NotLeaderOrFollower"
 
 
-class Change(Record):
+class PartitionChange(Record):
     """PartitionChangeRecord, with all fields of the partition."""
 
     isr: Members
@@ -149,7 +149,7 @@ def fetch_session_of_message(message: Record) -> Session | None:
 Inbox = tuple[frozenset[Record], frozenset[Record]]
 
 
-class Sessions(MessageSetWithMemory):
+class FetchSessionNetwork(MessageSetWithMemory):
     """Messages with memory; the messages of a dropped fetch session count as processed."""
 
     def forget(self, inbox: Inbox, group: Record) -> Inbox:
@@ -161,7 +161,7 @@ class Sessions(MessageSetWithMemory):
 # Processes
 
 
-class Registration(Record):
+class RegisteredBroker(Record):
     """A broker's registration at the controller."""
 
     fenced: bool
@@ -172,7 +172,7 @@ class Registration(Record):
 class Controller(Record):
     """The controller; the partition's state is the last record of the metadata log."""
 
-    registrations: Map[int, Registration]
+    registrations: Map[int, RegisteredBroker]
     id: int = CONTROLLER
 
     @property
@@ -185,7 +185,7 @@ class Controller(Record):
         return self.but(registrations=self.registrations.put(broker, self.registrations[broker].but(fenced=fenced)))
 
 
-class Known(Record):
+class KnownPartition(Record):
     """The partition as a broker knows it; leader epoch 0 if it knows nothing."""
 
     isr: Members = frozenset()
@@ -203,14 +203,14 @@ class Fetcher(Record):
     pending: bool = False
 
 
-class Progress(Record):
+class FollowerProgress(Record):
     """The progress of a follower as its leader knows it: its log end, 0 if unknown, and its broker epoch."""
 
     end: int = 0
     broker_epoch: int = 0
 
 
-class Pending(Record):
+class PendingAlterPartition(Record):
     """The pending AlterPartition request, and the partition epoch that it leads to."""
 
     partition_epoch: int = 0
@@ -224,16 +224,16 @@ class Broker(Record):
     broker_epoch: int
     incarnation: int
     fetchers: Map[int, Fetcher]
-    followers: Map[int, Progress]
+    followers: Map[int, FollowerProgress]
     cursor: int
-    known: Known
+    known: KnownPartition
     status: Status = Status.RUNNING
     registered: bool = True
     role: Role | None = None
     log: tuple[Entry, ...] = ()
     high_watermark: int = 1
     epoch_start: int = 0  # leader: the log end at its election
-    pending: Pending = Pending()
+    pending: PendingAlterPartition = PendingAlterPartition()
     floor: int = 0  # leader: the lowest offset that it has written in an unbroken row of its epochs
 
     @property
@@ -265,7 +265,7 @@ class History(Record):
 class World(Record):
     """The metadata log, the last broker epoch, the next incarnation, and the history."""
 
-    metadata: tuple[Change, ...]
+    metadata: tuple[PartitionChange, ...]
     broker_epochs: int
     incarnations: int
     history: History = History()

@@ -18,7 +18,7 @@ from kraftcheck.explorer.spark.wire_records import (
     IdAssigner,
     WireRecord,
     WireRecordKind,
-    fingerprint,
+    encoding_fingerprint,
 )
 from kraftcheck.explorer.tables.kernel.packing import write_partitions_of_states
 from kraftcheck.spec.errors import InputError
@@ -75,14 +75,14 @@ def test_a_control_row_stays_itself_when_a_replica_appears() -> None:
 
 
 def test_a_collision_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire_records, "fingerprint", lambda encoding: b"the same")
+    monkeypatch.setattr(wire_records, "encoding_fingerprint", lambda encoding: b"the same")
     with pytest.raises(FingerprintCollisionError, match="two values have the fingerprint"):
         IdAssigner(2).merge([[A], [B]])
 
 
 def test_a_fingerprint_has_128_bits() -> None:
-    assert len(fingerprint(b"a")) == 16
-    assert fingerprint(b"a") != fingerprint(b"b")
+    assert len(encoding_fingerprint(b"a")) == 16
+    assert encoding_fingerprint(b"a") != encoding_fingerprint(b"b")
 
 
 @pytest.mark.parametrize("counts", [[2, 1], [300, 5, 1, 70_000], [1 << 24, 1 << 20, 1 << 20, 1 << 20, 1 << 20]])

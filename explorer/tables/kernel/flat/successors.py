@@ -227,7 +227,7 @@ def list_possible_internal_actions(t: Any, worker: Any, at: Any, number: Any, lo
 
 
 @jit
-def deduplicate_action_piece_steps(worker: Any, first: Any, last: Any) -> Any:
+def drop_successors_repeated_in_other_pieces(worker: Any, first: Any, last: Any) -> Any:
     """Drop the successors from `first` on that repeat a step of another piece of their action; return their end."""
     succ, pieces, n = worker.succ, worker.pieces, first
     for k in range(first, last):
@@ -272,7 +272,7 @@ def expand_internal_actions(
         n = expand_decision_tree(t, packing, worker, serial, at, n, root, local, slot, codes.NONE, codes.NONE)
         if n == codes.BUFFER_FULL:
             break
-    return deduplicate_action_piece_steps(worker, own, n) if t.meta[codes.META_PIECES] and n > own else n
+    return drop_successors_repeated_in_other_pieces(worker, own, n) if t.meta[codes.META_PIECES] and n > own else n
 
 
 @inlined
