@@ -151,7 +151,7 @@ def parse_spark_setting(text: str) -> tuple[str, str]:
 # The table
 
 
-class Option(NamedTuple):
+class RequestOption(NamedTuple):
     """Metadata of a `SearchRequest` field: command-line option, supporting engines, names in checkpoints and JSON."""
 
     help: str
@@ -183,8 +183,8 @@ _Folder = str | PathLike[str] | None
 _SWITCH_ACTION, _FLAG_ACTION = argparse.BooleanOptionalAction, "store_true"
 
 
-def _checkpoint_option(text: str) -> Option:
-    return Option(text, "DIR", parse_folder, engines=("tables", "symbolic", "spark"), asks=Feature.CHECKPOINT)
+def _checkpoint_option(text: str) -> RequestOption:
+    return RequestOption(text, "DIR", parse_folder, engines=("tables", "symbolic", "spark"), asks=Feature.CHECKPOINT)
 
 
 @dataclass(frozen=True)
@@ -193,94 +193,113 @@ class SearchRequest:
 
     search: Annotated[
         str,
-        Option(
+        RequestOption(
             f"search order (default: {Search.BFS}; for the engine symbolic: saturation)",
             action="store", identity="search", in_json=True,
         ),
     ] = Search.BFS  # fmt: skip
     properties: Annotated[
-        _Properties, Option("the invariants, step invariants and refinements to check", identity="properties")
+        _Properties, RequestOption("the invariants, step invariants and refinements to check", identity="properties")
     ] = ()
     constraints: Annotated[
         _Properties,
-        Option("predicates beyond which states are not expanded", asks=Feature.CONSTRAINT, identity="constraints"),
+        RequestOption(
+            "predicates beyond which states are not expanded", asks=Feature.CONSTRAINT, identity="constraints"
+        ),
     ] = ()
     action_constraints: Annotated[
         _Properties,
-        Option("predicates that steps must keep", asks=Feature.ACTION_CONSTRAINT, identity="action constraints"),
+        RequestOption("predicates that steps must keep", asks=Feature.ACTION_CONSTRAINT, identity="action constraints"),
     ] = ()
     deadlock: Annotated[
-        bool, Option("check for deadlock (default: as configured)", action=_SWITCH_ACTION, identity="deadlock")
+        bool, RequestOption("check for deadlock (default: as configured)", action=_SWITCH_ACTION, identity="deadlock")
     ] = True
     symmetry: Annotated[
         str | None,
-        Option(
+        RequestOption(
             "reduce by symmetry (default: as configured)",
             action=_SWITCH_ACTION, asks=Feature.SYMMETRY, identity="symmetry", in_json=True,
         ),
     ] = None  # fmt: skip
-    view: Annotated[str | None, Option("the view by which states are compared", identity="view", in_json=True)] = None
-    init: Annotated[str, Option("the start: Init, or the name of a scenario", identity="start")] = "Init"
+    view: Annotated[
+        str | None, RequestOption("the view by which states are compared", identity="view", in_json=True)
+    ] = None
+    init: Annotated[str, RequestOption("the start: Init, or the name of a scenario", identity="start")] = "Init"
     reachable: Annotated[
         _Properties,
-        Option("the @reachable properties to check", asks=Feature.REACHABLE, identity="what should stay reachable"),
+        RequestOption(
+            "the @reachable properties to check", asks=Feature.REACHABLE, identity="what should stay reachable"
+        ),
     ] = ()
     temporal: Annotated[
-        _Properties, Option("the temporal properties to check", asks=Feature.TEMPORAL, identity="temporal properties")
+        _Properties,
+        RequestOption("the temporal properties to check", asks=Feature.TEMPORAL, identity="temporal properties"),
     ] = ()
     fairness: Annotated[
-        tuple[Fairness, ...], Option("fairness of temporal properties, besides their own", identity="fairness")
+        tuple[Fairness, ...], RequestOption("fairness of temporal properties, besides their own", identity="fairness")
     ] = ()
     strict_bounds: Annotated[
         bool | None,  # None: as the protocol says
-        Option("for temporal properties, an exhausted bound disables actions, as in TLC", action=_SWITCH_ACTION),
+        RequestOption("for temporal properties, an exhausted bound disables actions, as in TLC", action=_SWITCH_ACTION),
     ] = None
     keep_going: Annotated[
-        bool, Option("continue after a violation", action=_FLAG_ACTION, identity="--continue", word="--continue")
+        bool, RequestOption("continue after a violation", action=_FLAG_ACTION, identity="--continue", word="--continue")
     ] = False
     check_actions: Annotated[
         bool,
-        Option(
+        RequestOption(
             "test every call of an action for purity, not only a sample",
             action=_FLAG_ACTION, engines=("tables", "reference"), identity="--check-actions",
         ),
     ] = False  # fmt: skip
-    workers: Annotated[int | None, Option("number of threads", "N", parse_thread_count, engines=("tables",))] = None
+    workers: Annotated[int | None, RequestOption("number of threads", "N", parse_thread_count, engines=("tables",))] = (
+        None
+    )
     memory: Annotated[
         int | None,
-        Option(
+        RequestOption(
             "memory limit, such as 4G; more states go to disk (default: 60 %% of the machine)",
             "SIZE", parse_bytes, engines=("tables", "symbolic"), asks=Feature.MEMORY,
         ),
     ] = None  # fmt: skip
-    max_states: Annotated[int | None, Option("stop at N distinct states", "N", parse_count, asks=Feature.LIMITS)] = None
+    max_states: Annotated[
+        int | None, RequestOption("stop at N distinct states", "N", parse_count, asks=Feature.LIMITS)
+    ] = None
     max_depth: Annotated[
-        int | None, Option("maximum states on a path; 1: initial states only", "N", parse_count, asks=Feature.LIMITS)
+        int | None,
+        RequestOption("maximum states on a path; 1: initial states only", "N", parse_count, asks=Feature.LIMITS),
     ] = None
     max_nodes: Annotated[
-        int | None, Option("stop at N nodes in the symbolic engine's diagrams", "N", parse_count, engines=("symbolic",))
+        int | None,
+        RequestOption("stop at N nodes in the symbolic engine's diagrams", "N", parse_count, engines=("symbolic",)),
     ] = None
-    time_limit: Annotated[float | None, Option("stop after this time", "SECONDS", parse_seconds)] = None
+    time_limit: Annotated[float | None, RequestOption("stop after this time", "SECONDS", parse_seconds)] = None
     checkpoint: Annotated[_Folder, _checkpoint_option("folder for the checkpoint of the search")] = None
     checkpoint_every: Annotated[
         float,
-        Option(
+        RequestOption(
             "seconds between two checkpoints (default: 300)", "SECONDS", parse_seconds, engines=("tables", "symbolic")
         ),
     ] = 300.0
     resume: Annotated[_Folder, _checkpoint_option("resume a search from its checkpoint")] = None
     master: Annotated[
-        str | None, Option("spark://HOST:PORT, yarn, ... (default: this machine)", "URL", engines=("spark",))
+        str | None, RequestOption("spark://HOST:PORT, yarn, ... (default: this machine)", "URL", engines=("spark",))
     ] = None
     conf: Annotated[
         tuple[tuple[str, str], ...],
-        Option("one of Spark's settings (repeatable)", "KEY=VALUE", parse_spark_setting, "append", engines=("spark",)),
+        RequestOption(
+            "one of Spark's settings (repeatable)", "KEY=VALUE", parse_spark_setting, "append", engines=("spark",)
+        ),
     ] = ()
     verbose: Annotated[
         bool,
-        Option("print how often each action fired; with --engine spark also the log of Spark", action=_FLAG_ACTION),
+        RequestOption(
+            "print how often each action fired; with --engine spark also the log of Spark", action=_FLAG_ACTION
+        ),
     ] = False
-    report: Annotated[Callable[[Progress], None] | None, Option("called from time to time with the progress")] = None
+    report: Annotated[
+        Callable[[Progress], None] | None, RequestOption("called from time to time with the progress")
+    ] = None
 
     @property
     def over_behaviours(self) -> tuple[Property, ...]:
@@ -314,7 +333,7 @@ class SearchRequest:
         return cls(**(asked | more))
 
 
-def _field_names_and_options() -> Iterator[tuple[str, Option]]:
+def _field_names_and_options() -> Iterator[tuple[str, RequestOption]]:
     for name, hint in get_type_hints(SearchRequest, include_extras=True).items():
         option = hint.__metadata__[0]
         if option.metavar or option.action:

@@ -168,7 +168,7 @@ def run_within_time_limit(protocol: Protocol, options: SearchRequest, run: Calla
     """Run a search, and end a call of the model's code that goes on after the time limit."""
     limit, began = options.time_limit, SEARCH_CLOCK.now()
     calls = EndlessCallWatchdog(
-        limit, partial(_source_files, protocol), lambda: SEARCH_CLOCK.now() - began > (limit or 0)
+        limit, partial(_protocol_source_files, protocol), lambda: SEARCH_CLOCK.now() - began > (limit or 0)
     )
     try:
         with calls:
@@ -180,7 +180,7 @@ def run_within_time_limit(protocol: Protocol, options: SearchRequest, run: Calla
         return replace(found, limit="time_limit", notes=[*found.notes, calls.note])
 
 
-def _source_files(protocol: Protocol) -> frozenset[str]:
+def _protocol_source_files(protocol: Protocol) -> frozenset[str]:
     """Return the files with the actions and properties of a protocol, and with its initial states."""
     owners = {name: getattr(protocol, method) for name, method in methods_by_init_name(protocol).items()}
     handlers: list[Any] = [*protocol.actions.values(), *protocol.properties.values()]

@@ -158,11 +158,11 @@ def validate(
     require_pyspark(LEAST_SPARK, spark.version)
     from kraftcheck.kraft_model.quorum import Quorum
     from kraftcheck.kraft_model.quorum.variants.kafka import known_difference_classes_by_name, require_known_differences
-    from kraftcheck.validation.log4j import DEFAULT_PATTERN, line_pattern
+    from kraftcheck.validation.log4j import DEFAULT_PATTERN, line_regex_of_log4j_pattern
 
     without = list(without)
     require_known_differences(without, known_difference_classes_by_name(cluster=True), cluster=True)
-    line_pattern(pattern or DEFAULT_PATTERN)
+    line_regex_of_log4j_pattern(pattern or DEFAULT_PATTERN)
     found = _select_typed_columns(files, cluster="string", path="string", content="binary")
     arguments = {"pattern": pattern, "without": without, "monitors": monitors, "label": label}
     task = task_with_code("kraftcheck.reporting.spark_validation:validate_clusters", json.dumps(arguments), Quorum)

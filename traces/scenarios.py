@@ -64,7 +64,7 @@ def blocks_as_text(blocks: list[CommandsWithOutput], after: list[str]) -> str:
     return "\n".join([*lines, *after]).rstrip() + "\n"
 
 
-def split_words(command: str) -> list[str]:
+def split_command_words(command: str) -> list[str]:
     """Split a command into words. A set or a sequence is one word, even with blanks."""
     found: list[str] = []
     for word in _split_at_unquoted_blanks(command):
@@ -140,7 +140,7 @@ def parse_start_arguments(given: list[str]) -> StartArguments:
     return StartArguments(name, **named, settings=ask.fields, then=ask.then)
 
 
-class Command(NamedTuple):
+class ScenarioCommand(NamedTuple):
     """A command of a scenario."""
 
     line: int
@@ -153,9 +153,9 @@ class ScenarioSection(NamedTuple):
     """A part of a scenario from `start` to the next `start`."""
 
     file: Path
-    start: Command
+    start: ScenarioCommand
     words: StartArguments  # the arguments of `start`
-    commands: list[Command]  # the other commands
+    commands: list[ScenarioCommand]  # the other commands
 
 
 def read_scenario_sections(path: Path) -> list[ScenarioSection]:
@@ -180,14 +180,14 @@ def read_scenario_sections(path: Path) -> list[ScenarioSection]:
     return parts
 
 
-def _parse_command(path: Path, line: int, text: str) -> Command:
+def _parse_command(path: Path, line: int, text: str) -> ScenarioCommand:
     try:
-        verb, *rest = split_words(text)
+        verb, *rest = split_command_words(text)
         if verb == "start":
             parse_start_arguments(rest)
     except ScenarioError as error:
         raise ScenarioError(f"{path}:{line}:1: {text}: {error}") from None
-    return Command(line, text, verb, rest)
+    return ScenarioCommand(line, text, verb, rest)
 
 
 MOST_DELIVERY_ROUNDS = 200
@@ -510,7 +510,7 @@ def quoted_word(word: str) -> str:
 def _quoted_or_none(word: str) -> str | None:
     for written in (word, f'"{word}"'):
         with suppress(ScenarioError):
-            if split_words(f"x {written} y") == ["x", word, "y"]:
+            if split_command_words(f"x {written} y") == ["x", word, "y"]:
                 return written
     return None
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import EXCLUDED_STATE, NODE_HEAD_WORDS
-from kraftcheck.explorer.bytecode.kernel.expanding import evaluate_property_in_states, expand_states, insert_state
+from kraftcheck.explorer.bytecode.kernel.expanding import evaluate_property_in_states, expand_states, insert_next_state
 from kraftcheck.explorer.bytecode.search_encoding import EncodedSearch
 from kraftcheck.explorer.calls.handlers import PurityTest, PurityTestingSemantics
 from kraftcheck.explorer.request import SearchRequest, drop_unsound_symmetry_with_notes, require_supported
@@ -104,7 +104,7 @@ class BytecodeSearch:
             machine.row[self.description.width : 2 * self.description.width] = row
             while True:
                 machine.at[codes.AT_SCRATCH_TOP], machine.at[codes.AT_STACK_HEIGHT] = codes.ATOM_WORDS, 0
-                address = int(insert_state(machine, -1))
+                address = int(insert_next_state(machine, -1))
                 if not machine.at[codes.AT_ERROR]:
                     break
                 self.require_no_error(0)

@@ -17,7 +17,7 @@ from kraftcheck.explorer.bytecode.kernel.expanding import DISTINCT_INPUTS_COLUMN
 from kraftcheck.explorer.bytecode.statements import FunctionTranslator
 from kraftcheck.explorer.bytecode.values import ValueHeap
 from kraftcheck.explorer.result import SearchRequest
-from kraftcheck.explorer.temporal.search import are_bounds_strict
+from kraftcheck.explorer.temporal.search import do_exhausted_bounds_disable_actions
 from kraftcheck.spec.diagnosis.lint import PropertyCoverageProbe
 from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.declarations import REFINES, Action, Projection, Property
@@ -196,7 +196,7 @@ def _require_fairness_of_actions(protocol: Protocol, options: SearchRequest) -> 
     """Raise UntranslatableError where fairness depends on more than which action which replica takes."""
     if any(one.when for one in options.all_fairness):
         raise UntranslatableError("fairness with when=")
-    if options.temporal and protocol.bounds and not are_bounds_strict(protocol, options):
+    if options.temporal and protocol.bounds and not do_exhausted_bounds_disable_actions(protocol, options):
         raise UntranslatableError("temporal properties with bounds without --strict-bounds")
 
 

@@ -41,7 +41,7 @@ SAMPLED_ROW_GROUPS, STATES_OF_SAMPLED_GROUP = 16, 1 << 10
 
 
 @dataclass
-class SearchProgress:
+class SavedSearchProgress:
     """Counts, violations and statistics of a search so far, as a checkpoint stores them, without the states."""
 
     parts: int = 0  # number of partitions
@@ -81,13 +81,13 @@ class SparkCheckpoint(SearchCheckpoint):
         super().__init__(folder, protocol, options, initial_states(Semantics(protocol), options.init), engine="spark")
         self.shared = SharedFolder(folder)
 
-    def save(self, log: SearchProgress, *, finished: bool) -> None:
+    def save(self, log: SavedSearchProgress, *, finished: bool) -> None:
         """Save the levels found so far as the checkpoint."""
         noted = vars(log) | {"levels": [sorted(parts.items()) for parts in log.levels]}
         self.save_search(noted, noted.pop("violations"), finished=finished)
 
-    def restore(self, load: Callable[[list[int]], None]) -> SearchProgress:
-        """Validate the checkpoint and return its `SearchProgress`; remove the files of later levels from the folder."""
+    def restore(self, load: Callable[[list[int]], None]) -> SavedSearchProgress:
+        """Validate the checkpoint and return its progress; remove the files of later levels from the folder."""
         with self.rejecting():
             noted, violations = self.read_search(MANIFEST_SHAPE)
             levels = [dict(map(tuple, parts)) for parts in noted["levels"]]
@@ -104,7 +104,7 @@ class SparkCheckpoint(SearchCheckpoint):
             with errors_as_corrupt_file("a definition of another form"):
                 load(noted["named"])
         tallies: Any = {name: Counter(noted[name]) for name in ("actions", "calls")}
-        return SearchProgress(**{**noted, **tallies, "levels": levels, "violations": violations})
+        return SavedSearchProgress(**{**noted, **tallies, "levels": levels, "violations": violations})
 
     def close(self) -> None:
         """Release the folder; remove a temporary one."""
@@ -116,7 +116,7 @@ class SparkCheckpoint(SearchCheckpoint):
 class CheckpointSampleRecheck:
     """Repeats a sample of a checkpointed search, and compares the results with the checkpoint."""
 
-    def __init__(self, tasks: TaskStateExpander, log: SearchProgress) -> None:
+    def __init__(self, tasks: TaskStateExpander, log: SavedSearchProgress) -> None:
         self._tasks = tasks
         self._log = log
 

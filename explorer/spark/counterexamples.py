@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kraftcheck.explorer.result import DEADLOCK, Behaviour, SearchRequest, behaviour_along
-from kraftcheck.explorer.spark.checkpoint import SearchProgress
+from kraftcheck.explorer.spark.checkpoint import SavedSearchProgress
 from kraftcheck.explorer.spark.level_jobs import LevelJobs
 from kraftcheck.explorer.spark.shared_folder import SharedFolder
 from kraftcheck.explorer.spark.task_expander import PRUNED_VIOLATION, TaskStateExpander
@@ -33,7 +33,7 @@ class SparkCounterexamples:
         self._options, self._tasks, self._jobs, self._checker = options, tasks, jobs, checker
         self._class_of = canonicalizer(checker.semantics.protocol, options.symmetry, None)
 
-    def check_behaviours(self, log: SearchProgress, pause: Callable[[], None]) -> None:
+    def check_behaviours(self, log: SavedSearchProgress, pause: Callable[[], None]) -> None:
         """Check AG EF and temporal properties in this process, on the state graph of all levels."""
         folder = SharedFolder(self._tasks.shared.path)  # unlike the driver's, it caches no states
         tasks = TaskStateExpander(self._checker.semantics.protocol, self._options, folder, for_graph=True)
@@ -54,7 +54,7 @@ class SparkCounterexamples:
 
             check_graph_properties(states, self._checker, self._options, path_to, pause)
 
-    def take_events(self, log: SearchProgress, events: list[WireRecord], level: int) -> None:
+    def take_events(self, log: SavedSearchProgress, events: list[WireRecord], level: int) -> None:
         """Record the violations that tasks report for a level, in ascending order of their states."""
         for _, kind, _, (mask, *state) in sorted(events, key=lambda event: (event.numbers[1:], event.column)):
             found = [] if kind == EVENT_DEADLOCK else self._tasks.properties_in(kind, mask)
@@ -66,14 +66,14 @@ class SparkCounterexamples:
             else:
                 self._checker.report_event(kind, mask, trace)
 
-    def take_violations(self, log: SearchProgress, found: list[WireRecord], level: int) -> None:
+    def take_violations(self, log: SavedSearchProgress, found: list[WireRecord], level: int) -> None:
         """Record the violations of non-local properties by new states of a level, in ascending order of the states."""
         for _, number, _, state in sorted(found, key=lambda one: one.numbers):
             name = self._tasks.non_local[number][0].name
             if name not in self._checker.monitor.violated:
                 self._checker.monitor.violation(name, self._behaviour(log, np.array(state, np.int32), level))
 
-    def traced(self, log: SearchProgress, error: InputError) -> InputError:
+    def traced(self, log: SavedSearchProgress, error: InputError) -> InputError:
         """Return the error of a task together with the behaviour that leads to it; return any other error unchanged.
 
         A task has only the reads of a call, not the state. So the driver expands the level again, and the part of the
@@ -101,10 +101,10 @@ class SparkCounterexamples:
                     return self._checker.traced(found, rows, partial(self._behaviour_to, log, states, number))
         return error
 
-    def _behaviour_to(self, log: SearchProgress, states: Any, level: int, index: int) -> Behaviour:
+    def _behaviour_to(self, log: SavedSearchProgress, states: Any, level: int, index: int) -> Behaviour:
         return self._behaviour(log, states[index], level)
 
-    def _behaviour(self, log: SearchProgress, state: Any, level: int) -> Behaviour:
+    def _behaviour(self, log: SavedSearchProgress, state: Any, level: int) -> Behaviour:
         """Return a shortest behaviour to `state`, a row of global ids in the level `level`."""
         path = [state]
         for before in range(level - 1, 0, -1):

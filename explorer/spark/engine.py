@@ -9,7 +9,7 @@ import numpy as np
 
 from kraftcheck.explorer import request
 from kraftcheck.explorer.result import Result, SearchRequest, SearchStopped
-from kraftcheck.explorer.spark.checkpoint import CheckpointSampleRecheck, SearchProgress, SparkCheckpoint
+from kraftcheck.explorer.spark.checkpoint import CheckpointSampleRecheck, SavedSearchProgress, SparkCheckpoint
 from kraftcheck.explorer.spark.counterexamples import SparkCounterexamples
 from kraftcheck.explorer.spark.level_jobs import CachingSharedFolder, LevelJobs, cheaper_engine_notes
 from kraftcheck.explorer.spark.shared_folder import state_indices_by_partition
@@ -49,7 +49,7 @@ class SparkSearch:
         self, protocol: Protocol, options: SearchRequest, cluster: SparkApplication, checkpoint: SparkCheckpoint
     ) -> None:
         self.options = options
-        self.log = SearchProgress()
+        self.log = SavedSearchProgress()
         self.restored_levels = 0
         self._checkpoint = checkpoint
         self._interruption = InterruptHandler(cluster.cancel)

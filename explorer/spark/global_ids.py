@@ -41,7 +41,7 @@ class MissingGlobalIdError(AssertionError):
     """A state has a part without a global id."""
 
 
-class IdMap:
+class LocalToGlobalIdMap:
     """Two-way map between the ids that this process gives to one kind of value, and their global ids."""
 
     def __init__(self, *, zero: bool = False) -> None:
@@ -105,10 +105,10 @@ class GlobalIds:
         self.lexicon = DecodingVocabulary()
         for value in values:
             self.lexicon.note(value)
-        self.slots, self.messages, self.controls = IdMap(), IdMap(), IdMap()
-        self.locals = IdMap(zero=True)  # 0: no replica
-        self.shared = [IdMap() for _ in interner.shared.names]
-        self._contents = IdMap(zero=True)  # global ids are numbered by slot; 0 is the empty inbox
+        self.slots, self.messages, self.controls = LocalToGlobalIdMap(), LocalToGlobalIdMap(), LocalToGlobalIdMap()
+        self.locals = LocalToGlobalIdMap(zero=True)  # 0: no replica
+        self.shared = [LocalToGlobalIdMap() for _ in interner.shared.names]
+        self._contents = LocalToGlobalIdMap(zero=True)  # global ids are numbered by slot; 0 is the empty inbox
         self._contents_of: list[list[int]] = []  # own ids, by slot and global id
         self._arrays: tuple[StateRows, list[StateRows]] | None = None
         self._symmetric = len(interner.group) > 1
@@ -300,7 +300,7 @@ class MissingGlobalIdReport:
             if value.name not in known.model_values:
                 yield WireRecord(WireRecordKind.MODEL_VALUE, value.index, value.name.encode())
 
-    def _number(self, ids: IdMap, kind: WireRecordKind, own: int, value: Value, column: int = 0) -> int:
+    def _number(self, ids: LocalToGlobalIdMap, kind: WireRecordKind, own: int, value: Value, column: int = 0) -> int:
         """Return the global id of a value; if it has none, a negative reference to its definition in this report."""
         if own < len(ids.to_global) and ids.to_global[own] != UNKNOWN_ID:
             return int(ids.to_global[own])

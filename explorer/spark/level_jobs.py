@@ -17,7 +17,7 @@ import pyarrow as pa
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.search_spec import compact_json, to_spec
 from kraftcheck.explorer.spark import tasks, wire_records
-from kraftcheck.explorer.spark.checkpoint import SearchProgress
+from kraftcheck.explorer.spark.checkpoint import SavedSearchProgress
 from kraftcheck.explorer.spark.shared_folder import SharedFolder, StatePacking, StateRows, row_group_count
 from kraftcheck.explorer.spark.task_expander import TaskStateExpander
 from kraftcheck.explorer.spark.wire_records import RECORDS_DDL, WireRecord, WireRecordKind, wire_records_from_table
@@ -50,12 +50,12 @@ class LevelJobs:
         usual = min(MOST_PARTITIONS, max(LEAST_PARTITIONS, 1 << (cores - 1).bit_length()))
         return self._cluster.number("spark.kraftcheck.partitions", usual, least=1, most=MOST_PARTITIONS)
 
-    def discover(self, log: SearchProgress) -> list[WireRecord]:
+    def discover(self, log: SavedSearchProgress) -> list[WireRecord]:
         """Expand the last level; return the firing counts, the violations and the new values."""
         level = len(log.levels)
         return self._run(log, level, f"level {level}: expanding {log.count(-1):,} states", tasks.EXPAND_AND_REPORT)
 
-    def deduplicate(self, log: SearchProgress, counts: list[int]) -> list[WireRecord]:
+    def deduplicate(self, log: SavedSearchProgress, counts: list[int]) -> list[WireRecord]:
         """Compute the next level: write the unvisited successors of the last one; return the tasks' reports on them.
 
         Tasks expand the last level and send successors to their partitions, which keep the new ones.
@@ -89,13 +89,13 @@ class LevelJobs:
         log.figures.append(figures)
         return [row for row in rows if row.kind != WireRecordKind.NEW]
 
-    def predecessor(self, log: SearchProgress, target: Any, level: int) -> StateRows:
+    def predecessor(self, log: SavedSearchProgress, target: Any, level: int) -> StateRows:
         """Return the least state of a level with a step to `target`, or to an image of `target` under symmetry."""
         title = f"counterexample: predecessors in level {level}"
         leading = self._run(log, level, title, tasks.FIND_PREDECESSORS, target=target.tolist())
         return np.array(min(definition.numbers for definition in leading), np.int32)
 
-    def _run(self, log: SearchProgress, level: int, title: str, name: str, **more: Any) -> list[WireRecord]:
+    def _run(self, log: SavedSearchProgress, level: int, title: str, name: str, **more: Any) -> list[WireRecord]:
         """Run a level's tasks; return their reports."""
         self._cluster.describe(title)
         shares = self._shares(log, level)
@@ -103,11 +103,11 @@ class LevelJobs:
         runner = self._runner(log, log.count(level))
         return list(wire_records_from_table(runner.run(len(shares), name, arguments, RECORDS_DDL)))
 
-    def _runner(self, log: SearchProgress, states: int) -> SparkApplication | InProcessTasks:
+    def _runner(self, log: SavedSearchProgress, states: int) -> SparkApplication | InProcessTasks:
         """Return the runner of a level's tasks: Spark, or for a small level the driver itself."""
         return self._driver if states <= self._small and log.distinct <= DRIVER_VISITED_STATES else self._cluster
 
-    def _shares(self, log: SearchProgress, level: int) -> list[list[tuple[int, int, int]]]:
+    def _shares(self, log: SavedSearchProgress, level: int) -> list[list[tuple[int, int, int]]]:
         """Divide a level among tasks; return the row groups of each, as (level, partition, group)."""
         parts, total = sorted(log.levels[level - 1].items()), log.count(level)
         wanted = 1 if total <= SMALL_LEVEL_STATES else max(-(-total // STATES_A_TASK), self._cluster.parallelism)
@@ -115,7 +115,7 @@ class LevelJobs:
         ends = np.linspace(0, len(groups), min(wanted, len(groups)) + 1).astype(int).tolist()
         return [groups[first:last] for first, last in pairwise(ends)]
 
-    def _arguments(self, log: SearchProgress, **more: Any) -> str:
+    def _arguments(self, log: SavedSearchProgress, **more: Any) -> str:
         arguments = {
             "run": self._run_id,
             "description": self._description,

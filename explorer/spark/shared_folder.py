@@ -30,7 +30,7 @@ from kraftcheck.explorer.tables.kernel.packing import (
     write_partitions_of_states,
 )
 from kraftcheck.explorer.tables.rows import Words, indices_by_owner_partition, packing_of_widths
-from kraftcheck.explorer.tables.visited import Partition
+from kraftcheck.explorer.tables.visited import VisitedSetPartition
 from kraftcheck.files import (
     atomic_replacement,
     fsync_path,
@@ -174,9 +174,9 @@ class StatePacking:
         self._fields = packing_of_widths([max(1, (count - 1).bit_length()) for count in counts])
         self.bytes_a_state = (int(self._fields.width.sum()) + 7) // 8
 
-    def partition(self) -> Partition:
+    def partition(self) -> VisitedSetPartition:
         """Return an empty hash table for packed words."""
-        return Partition(self._fields)
+        return VisitedSetPartition(self._fields)
 
     def pack(self, states: StateRows) -> Words:
         """Return states as packed words; missing columns are 0."""
@@ -210,7 +210,7 @@ def state_indices_by_partition(compared: StateRows, parts: int) -> Iterator[tupl
     return indices_by_owner_partition(owner, parts)
 
 
-def sorted_words(words: Words) -> Words:
+def sorted_packed_words(words: Words) -> Words:
     """Return packed words in ascending order."""
     return words[np.lexsort(words.T)]
 

@@ -22,14 +22,14 @@ from kraftcheck.explorer.spark.shared_folder import (
     StatePacking,
     StateRows,
     least_row_index_of_each_key,
-    sorted_words,
+    sorted_packed_words,
     state_indices_by_partition,
 )
 from kraftcheck.explorer.spark.task_expander import TaskStateExpander
 from kraftcheck.explorer.spark.wire_records import WireRecord, WireRecordKind, wire_records_to_table
 from kraftcheck.explorer.tables.kernel.hash_set import look_up_entry_flags, mark_entries_of_words
 from kraftcheck.explorer.tables.rows import Words
-from kraftcheck.explorer.tables.visited import Partition
+from kraftcheck.explorer.tables.visited import VisitedSetPartition
 from kraftcheck.spec.errors import RaisedError
 
 TaskArguments = dict[str, Any]
@@ -183,9 +183,11 @@ def deduplicate_and_expand(arguments: TaskArguments, batches: RecordBatches) -> 
     yield from wire_records_to_table([*found, *report]).to_batches()
 
 
-def _candidates_by_partition(batches: RecordBatches, layout: StatePacking) -> tuple[dict[int, Partition], Counter[int]]:
+def _candidates_by_partition(
+    batches: RecordBatches, layout: StatePacking
+) -> tuple[dict[int, VisitedSetPartition], Counter[int]]:
     """Return, by partition, the states sent to it without duplicates, and the number of states received."""
-    candidates: dict[int, Partition] = {}
+    candidates: dict[int, VisitedSetPartition] = {}
     received: Counter[int] = Counter()
     for batch in batches:
         for part, data in zip(batch.column(1).to_pylist(), batch.column(2), strict=True):
@@ -197,14 +199,17 @@ def _candidates_by_partition(batches: RecordBatches, layout: StatePacking) -> tu
     return candidates, received
 
 
-def _unvisited_words(candidates: Partition, before: Iterator[StateRows], layout: StatePacking) -> Words:
+def _unvisited_words(candidates: VisitedSetPartition, before: Iterator[StateRows], layout: StatePacking) -> Words:
     """Return the packed words of the candidates that are not visited, in ascending order."""
     visited = _visited_flags_by_place(candidates, (layout.pack(states) for states in before))
-    return sorted_words(candidates.words()[visited[candidates.places != 0] == 0])
+    return sorted_packed_words(candidates.words()[visited[candidates.places != 0] == 0])
 
 
 def _unvisited_words_by_view(
-    candidates: Partition, before: Iterator[StateRows], layout: StatePacking, compared: Callable[[StateRows], StateRows]
+    candidates: VisitedSetPartition,
+    before: Iterator[StateRows],
+    layout: StatePacking,
+    compared: Callable[[StateRows], StateRows],
 ) -> Words:
     """Return the unvisited candidates under a VIEW; among candidates with equal views, only the least."""
     words = candidates.words()
@@ -216,10 +221,10 @@ def _unvisited_words_by_view(
     visited = _visited_flags_by_place(looks, (layout.pack(compared(states)) for states in before))
     known = np.zeros(len(keys), np.uint8)
     look_up_entry_flags(looks.keys, looks.places, looks.layout, keys, visited, known)
-    return sorted_words(words[known == 0])
+    return sorted_packed_words(words[known == 0])
 
 
-def _visited_flags_by_place(candidates: Partition, visited: Iterator[Words]) -> Any:
+def _visited_flags_by_place(candidates: VisitedSetPartition, visited: Iterator[Words]) -> Any:
     """Return a flag for each place of a partition: whether its entry is among the `visited` words."""
     flags = np.zeros(len(candidates.places), np.uint8)
     for words in visited:

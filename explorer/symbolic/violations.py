@@ -127,7 +127,9 @@ class WitnessPathFinder:
     states. Else all states are reached and learned.
     """
 
-    def __init__(self, space: StateSpace, finder: ViolationFinder, search: SearchInterface, *, is_part: bool) -> None:
+    def __init__(
+        self, space: StateSpace, finder: ViolationFinder, search: SymbolicSearchInterface, *, is_part: bool
+    ) -> None:
         self._space, self._checks, self._pause = space, finder.states, search.pause
         self._constraints = search.options.constraints
         self._beyond = {prop.name for prop in search.options.properties if not prop.over_steps}
@@ -226,7 +228,7 @@ class WitnessDeadline:
     deadline: float | None = None
 
 
-class SearchInterface(Protocol):
+class SymbolicSearchInterface(Protocol):
     """A symbolic search, as its search orders and its checks see it."""
 
     options: SearchRequest
@@ -257,7 +259,7 @@ class SearchInterface(Protocol):
 class ViolationFinder:
     """Evaluates the properties of a search on sets of one state space, and shows what violates them."""
 
-    def __init__(self, space: StateSpace, search: SearchInterface) -> None:
+    def __init__(self, space: StateSpace, search: SymbolicSearchInterface) -> None:
         self.states = StatePropertyEvaluator(space, search.semantics)
         self._steps = StepPropertyEvaluator(space, search.semantics, is_asked_again=search.options.search == Search.BFS)
         self._space = space
@@ -414,7 +416,7 @@ def diagram_and_violation_notes(space: StateSpace, traps: Collection[str]) -> It
 class SymbolicBreadthFirstSearch:
     """Breadth-first search over the sets of one state space."""
 
-    def __init__(self, search: SearchInterface, space: StateSpace, violations: ViolationFinder) -> None:
+    def __init__(self, search: SymbolicSearchInterface, space: StateSpace, violations: ViolationFinder) -> None:
         self._search, self._space, self._violations = search, space, violations
         self._states = tuple(prop for prop in search.options.properties if not prop.over_steps)
         self._steps = tuple(prop for prop in search.options.properties if prop.over_steps)

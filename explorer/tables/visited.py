@@ -74,7 +74,7 @@ UNSET_STOP_FLAG = np.zeros(1, np.int64)
 _NO_ROWS: Rows = np.zeros((0, 0), np.int32)
 
 
-class Partition:
+class VisitedSetPartition:
     """One partition of the visited set."""
 
     def __init__(
@@ -179,21 +179,21 @@ class VisitedSet:
         self._spare = ThreadSpareArray(), ThreadSpareArray()
         self._new = [np.empty(0, np.int32)] * threads.count
         self._tables = np.zeros((PARTITION_COUNT, TABLE_RECORD_SIZE), np.int64)  # of each partition
-        self.partitions: list[Partition] = []  # empty until the packing is known
+        self.partitions: list[VisitedSetPartition] = []  # empty until the packing is known
 
-    def _empty(self, capacities: list[int]) -> list[Partition]:
+    def _empty(self, capacities: list[int]) -> list[VisitedSetPartition]:
         self._tables = np.zeros((PARTITION_COUNT, TABLE_RECORD_SIZE), np.int64)
         packing, small, spare = self.packing, self._small, self._spare
         each = enumerate(zip(capacities, self._tables, strict=True))
         least = FIRST_PARTITION_CAPACITY
-        return [Partition(packing, number, max(n, least), small, spare, table) for number, (n, table) in each]
+        return [VisitedSetPartition(packing, number, max(n, least), small, spare, table) for number, (n, table) in each]
 
     @property
     def count(self) -> int:
         """Number of states."""
         return int(self._tables[:, ENTRIES].sum())
 
-    def replace(self, number: int, partition: Partition) -> None:
+    def replace(self, number: int, partition: VisitedSetPartition) -> None:
         """Replace the partition of this number."""
         self._tables[number] = partition.table
         partition.table = self._tables[number]
@@ -281,12 +281,12 @@ class VisitedSet:
 
         self._threads.run(own, owners)
 
-    def _gathered(self, left: Iterator[int], before: list[Partition], old: BitPacking) -> list[Words]:
+    def _gathered(self, left: Iterator[int], before: list[VisitedSetPartition], old: BitPacking) -> list[Words]:
         """Take the entries of further partitions until there are enough to repack at once; return the entries."""
         gathered: list[Words] = []
         for p in left:
             gathered.append(before[p].words())
-            before[p] = Partition(old, capacity=1)
+            before[p] = VisitedSetPartition(old, capacity=1)
             if sum(map(len, gathered)) >= LEAST_STATES_A_REPACKING:
                 break
         return gathered
@@ -395,7 +395,7 @@ class VisitedArchive:
         yield from self._parts[partition].chunks(self._file, ENTRIES_A_READ)
         yield from self._waiting[partition]
 
-    def known(self, number: int, partition: Partition) -> FlagArray:
+    def known(self, number: int, partition: VisitedSetPartition) -> FlagArray:
         """Return a flag for each place of a partition in memory: whether its entry is in the archive."""
         known = np.zeros(len(partition.places), np.uint8)
         if partition.count:
@@ -403,10 +403,10 @@ class VisitedArchive:
                 mark_entries_of_words(partition.keys, partition.places, partition.layout, words, known)
         return known
 
-    def partition(self, number: int) -> Partition:
+    def partition(self, number: int) -> VisitedSetPartition:
         """Load the entries of a partition into memory."""
         count = self._parts[number].count + sum(map(len, self._waiting[number]))
-        found = Partition(self._packing, number, int(count / MAX_HASH_SET_LOAD) + 16)
+        found = VisitedSetPartition(self._packing, number, int(count / MAX_HASH_SET_LOAD) + 16)
         for words in self.chunks(number):
             found.add_words(words)
         return found

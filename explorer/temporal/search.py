@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kraftcheck.explorer.temporal.checking import Lasso, LassoStep
 
 
-def are_bounds_strict(protocol: Protocol, options: SearchRequest) -> bool:
+def do_exhausted_bounds_disable_actions(protocol: Protocol, options: SearchRequest) -> bool:
     """Whether an exhausted bound disables an action: as the options say, else as the protocol says."""
     return protocol.strict_bounds if options.strict_bounds is None else options.strict_bounds
 
@@ -73,7 +73,7 @@ def check_temporal_properties(
     if not options.temporal:
         return
     monitor.tally()
-    strict, notes = are_bounds_strict(semantics.protocol, options), monitor.result.notes
+    strict, notes = do_exhausted_bounds_disable_actions(semantics.protocol, options), monitor.result.notes
     labelled = LabelledGraph(graph, expected=monitor.result.generated_states, strict_bounds=strict)
     beyond = len(np.unique(labelled.beyond.states))
     if beyond:

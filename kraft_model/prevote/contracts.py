@@ -136,7 +136,7 @@ def may_fetch_from(me: Server, peer: int) -> bool:
     return me.state is ServerState.UNATTACHED and is_live_voter(me)
 
 
-def vote_requests(me: Server, epoch: int, *, pre_vote: bool) -> list[RequestVoteRequest]:
+def expected_vote_requests(me: Server, epoch: int, *, pre_vote: bool) -> list[RequestVoteRequest]:
     """Return a vote request for each other member, with the server's log end."""
     last_epoch, last_offset = last_epoch_and_end_offset(me.log)
     peers = [member for member in me.config.members if member != me.id]
@@ -424,7 +424,7 @@ class PrevoteContracts(PrevoteMembership):
         same = counters == shared.counters.but(
             disruptive_ctr=counters.disruptive_ctr, prevote_ctr=shared.counters.prevote_ctr + self.test_liveness
         )
-        requests = vote_requests(before, before.current_epoch, pre_vote=True)
+        requests = expected_vote_requests(before, before.current_epoch, pre_vote=True)
         may_stand = before.state in states and is_live_voter(before)
         return (
             may_stand
@@ -454,7 +454,7 @@ class PrevoteContracts(PrevoteMembership):
         )
         wins = has_won_election(before, ServerState.PROSPECTIVE) and is_live_voter(before)
         bounded = epoch <= self.max_epoch or self.test_liveness
-        requests = vote_requests(before, epoch, pre_vote=False)
+        requests = expected_vote_requests(before, epoch, pre_vote=False)
         return wins and bounded and after == stands and sends_exactly_over_uncut_connections(step, shared, *requests)
 
     @step_invariant

@@ -213,13 +213,13 @@ def fired_action_differences(base: ComparedRun, variant: ComparedRun) -> tuple[l
     """Return the actions fired only by the variant, and the actions fired only by the base (None if unknown)."""
     fired, fired_in_variant = ([name for name, times in one.result.actions.items() if times] for one in (base, variant))
     gained = [name for name in fired_in_variant if name not in fired]
-    if gained and not _searched_as_deep(base, variant):
+    if gained and not _searched_at_least_as_deep(base, variant):
         gained = [name for name in gained if name not in base.job.protocol.actions]
     lost = [name for name in fired if name not in fired_in_variant]
-    return gained, lost if _searched_as_deep(variant, base) else None
+    return gained, lost if _searched_at_least_as_deep(variant, base) else None
 
 
-def _searched_as_deep(one: ComparedRun, other: ComparedRun) -> bool:
+def _searched_at_least_as_deep(one: ComparedRun, other: ComparedRun) -> bool:
     """Whether a run searched at least as deep as another run."""
     if one.seen_to is None:
         return True

@@ -31,7 +31,7 @@ MOST_STATES = 500_000
 """Most states that are kept in memory."""
 
 
-class Edge(NamedTuple):
+class LabelledStep(NamedTuple):
     """A labelled step."""
 
     label: StepChoice
@@ -46,7 +46,7 @@ class LockstepStateGraph:
     init: str  # "Init", or the name of a scenario; its state is number 0
     states: list[State] = field(default_factory=list)  # in the order of discovery
     numbers: dict[State, int] = field(default_factory=dict)
-    edges: list[list[Edge]] = field(default_factory=list)  # by state: its steps; empty beyond the depth
+    edges: list[list[LabelledStep]] = field(default_factory=list)  # by state: its steps; empty beyond the depth
     depth: int = 0  # number of steps to the farthest state
     is_whole: bool = True  # whether every state is included
     # whether a pre-vote request stays in flight after its sender has stopped asking (LatePreVotes)
@@ -71,12 +71,12 @@ def build_state_graph(semantics: Semantics, init: str, depth: int | None = None)
             break
         last = len(graph.states)
         for state in graph.states[first:last]:
-            edges: list[Edge] = []
+            edges: list[LabelledStep] = []
             for label, transition in labelled_transitions(semantics.transitions(state)):
                 target = graph.numbers.setdefault(transition.target, len(graph.states))
                 if target == len(graph.states):
                     graph.states.append(transition.target)
-                edges.append(Edge(label, target, can_drive_action(label.action, label.message is not None)))
+                edges.append(LabelledStep(label, target, can_drive_action(label.action, label.message is not None)))
             graph.edges.append(edges)
             if len(graph.states) > MOST_STATES:
                 raise InputError(f"expected at most {MOST_STATES:,} states, found more; limit the --depth")
@@ -253,7 +253,7 @@ class EdgeCover:
             return None
         return target if self._settle(target) else None
 
-    def edge(self, place: EdgePlace) -> Edge:
+    def edge(self, place: EdgePlace) -> LabelledStep:
         """Return a labelled step."""
         return self.graph.edges[place[0]][place[1]]
 
@@ -301,7 +301,7 @@ class EdgeCover:
 
     # Steps not taken
 
-    def untaken(self) -> Iterator[tuple[Edge, UntakenReason, bool]]:
+    def untaken(self) -> Iterator[tuple[LabelledStep, UntakenReason, bool]]:
         """Yield each labelled step that no walk took, its reason, and whether the reason concerns the step itself.
 
         A step that can be reached only behind an untaken step has the same reason.
@@ -345,7 +345,7 @@ class EdgeCover:
         return reached
 
 
-def untaken_reason_of_missing_message(edge: Edge) -> UntakenReason:
+def untaken_reason_of_missing_message(edge: LabelledStep) -> UntakenReason:
     """Return the reason why the message of a step is not in flight in Kafka."""
     message = edge.label.message
     if isinstance(message, FetchRequest):
@@ -467,7 +467,7 @@ class CoverStepChooser:
         return list(found)
 
     @staticmethod
-    def _is_dropped(edge: Edge, state: State) -> bool:
+    def _is_dropped(edge: LabelledStep, state: State) -> bool:
         """Whether a step delivers an answer that is no longer in flight."""
         is_answer = (
             edge.label.action not in NETWORK_ACTIONS and untaken_reason_of_missing_message(edge) is UntakenReason.STALE

@@ -55,15 +55,15 @@ def fails_when_elected(before: State, step: Transition) -> bool:
     return any(step.target.replicas[term.leader].mode is not Mode.LEADER for term in elected)
 
 
-def _expire_timer(cluster: KafkaCluster, before: State, step: Transition) -> None:
+def _make_kafka_expire_timer(cluster: KafkaCluster, before: State, step: Transition) -> None:
     cluster.do("expire", node=kafka_id(step.actor), fails=fails_when_elected(before, step))
 
 
-def _append_client_record(cluster: KafkaCluster, _: State, step: Transition) -> None:
+def _make_kafka_append_client_record(cluster: KafkaCluster, _: State, step: Transition) -> None:
     cluster.do("append", node=kafka_id(step.actor), value=str(step.target.shared.appended))
 
 
-def _take_snapshot(cluster: KafkaCluster, before: State, step: Transition) -> None:
+def _make_kafka_take_snapshot(cluster: KafkaCluster, before: State, step: Transition) -> None:
     """Take a snapshot and delete the log before it; with several snapshots, these are two steps."""
     me, after, command = before.replicas[step.actor], step.target.replicas[step.actor], "snapshot"
     if after.start == me.start:
@@ -74,7 +74,7 @@ def _take_snapshot(cluster: KafkaCluster, before: State, step: Transition) -> No
     cluster.do(command, node=kafka_id(step.actor), offset=offset, epoch=epoch)
 
 
-def _activate_controller(cluster: KafkaCluster, _: State, step: Transition) -> None:
+def _make_kafka_activate_controller(cluster: KafkaCluster, _: State, step: Transition) -> None:
     """A controller that has learned that it leads writes its first record, or resigns."""
     if not cluster.replicas[step.actor].server.claims:
         raise MessageNotInFlight(f"the controller of {step.actor} has not learned that it leads")
@@ -84,11 +84,11 @@ def _activate_controller(cluster: KafkaCluster, _: State, step: Transition) -> N
         cluster.do("resign", node=kafka_id(step.actor))
 
 
-def _restart_with_listed_voters(cluster: KafkaCluster, _: State, step: Transition) -> None:
+def _make_kafka_restart_with_listed_voters(cluster: KafkaCluster, _: State, step: Transition) -> None:
     cluster.do("list-voters", node=kafka_id(step.actor), voters=kafka_ids(step.target.replicas[step.actor].listed))
 
 
-def _expire_delayed_fetch(cluster: KafkaCluster, before: State, step: Transition) -> None:
+def _make_kafka_expire_delayed_fetch(cluster: KafkaCluster, before: State, step: Transition) -> None:
     """The maximum wait of a delayed fetch passes, as that of each equal fetch, which the model merges with it."""
     (ended,) = before.replicas[step.actor].delayed - step.target.replicas[step.actor].delayed
     numbers = cluster.delayed(step.actor, ended.request)
@@ -98,7 +98,7 @@ def _expire_delayed_fetch(cluster: KafkaCluster, before: State, step: Transition
         cluster.do("expire-fetch", node=kafka_id(step.actor), fetch=number)
 
 
-def _describe_features(cluster: KafkaCluster, _: State, step: Transition) -> None:
+def _record_described_features_of_kafka(cluster: KafkaCluster, _: State, step: Transition) -> None:
     """Kafka's `KRaftMetadataCache.features` returns what the client does, which each state has."""
     cluster.do("nothing", node=kafka_id(step.actor))
     cluster.reported |= {cluster.replicas[step.actor].server.told}
@@ -113,11 +113,11 @@ def _message_number(cluster: KafkaCluster, step: Transition) -> int:
     return number
 
 
-def _lose_message(cluster: KafkaCluster, _: State, step: Transition) -> None:
+def _drop_message_in_flight_to_kafka(cluster: KafkaCluster, _: State, step: Transition) -> None:
     cluster.drop(_message_number(cluster, step))
 
 
-def _deliver_message(cluster: KafkaCluster, before: State, step: Transition) -> None:
+def _make_kafka_receive_message(cluster: KafkaCluster, before: State, step: Transition) -> None:
     cluster.deliver(_message_number(cluster, step), fails=fails_when_elected(before, step))
 
 
@@ -128,7 +128,7 @@ def _simple_command(command: str, **arguments: int) -> CommandFunction:
     return do
 
 
-def _fetch_from_bootstrap_server(cluster: KafkaCluster, _: State, step: Transition) -> None:
+def _make_kafka_fetch_from_bootstrap_server(cluster: KafkaCluster, _: State, step: Transition) -> None:
     """Send the fetch that the driver withholds, to the bootstrap server that the model chooses."""
     if not cluster.replicas[step.actor].held:
         raise MessageNotInFlight(f"{step.actor} would not fetch from a bootstrap server")
@@ -136,7 +136,7 @@ def _fetch_from_bootstrap_server(cluster: KafkaCluster, _: State, step: Transiti
     cluster.do("ask-bootstrap", node=kafka_id(step.actor), server=kafka_id(server))
 
 
-def _time_out_request(cluster: KafkaCluster, before: State, step: Transition) -> None:
+def _make_kafka_time_out_request(cluster: KafkaCluster, before: State, step: Transition) -> None:
     """Time out a request; a follower of Kafka then asks a bootstrap server and its leader in turn."""
     servers = cluster.protocol.bootstrap_servers - {step.actor}
     wanted = getattr(step.target.replicas[step.actor].pending, "dest", None)
@@ -149,7 +149,7 @@ def _send_no_command(cluster: KafkaCluster, _: State, step: Transition) -> None:
     """Send no command to Kafka: the model itself delivers no messages over a cut link."""
 
 
-def _repeat_begin_quorum_epoch(cluster: KafkaCluster, before: State, step: Transition) -> None:
+def _make_kafka_repeat_begin_quorum_epoch(cluster: KafkaCluster, before: State, step: Transition) -> None:
     """Repeat a leader's BeginQuorumEpoch requests, except those with an equal request in flight."""
     for message in canonical_messages_in_flight(step.target) - canonical_messages_in_flight(before):
         cluster.do("repeat-begin", node=kafka_id(step.actor), voter=kafka_id(message.dest))  # type: ignore[attr-defined]
@@ -158,14 +158,14 @@ def _repeat_begin_quorum_epoch(cluster: KafkaCluster, before: State, step: Trans
 # Voter changes: a step of the model shows its request by its effect only, the change or the answer.
 
 
-def _add_voter(cluster: KafkaCluster, before: State, step: Transition) -> None:
+def _make_kafka_add_voter(cluster: KafkaCluster, before: State, step: Transition) -> None:
     asked = _added_or_removed_replica(before, step) or _find_subject_refused_with_same_error(
         cluster, before, step, Operation.ADD_VOTER
     )
     cluster.do("add-voter", node=kafka_id(step.actor), voter=kafka_id(asked.id))
 
 
-def _remove_voter(cluster: KafkaCluster, before: State, step: Transition) -> None:
+def _make_kafka_remove_voter(cluster: KafkaCluster, before: State, step: Transition) -> None:
     asked = _added_or_removed_replica(before, step) or _find_subject_refused_with_same_error(
         cluster, before, step, Operation.REMOVE_VOTER
     )
@@ -235,36 +235,36 @@ def _find_subject_refused_with_same_error(
 
 
 COMMAND_OF_ACTION: dict[str, CommandFunction] = {
-    **dict.fromkeys(TIMER_ACTIONS, _expire_timer),
-    "ClientAppend": _append_client_record,
+    **dict.fromkeys(TIMER_ACTIONS, _make_kafka_expire_timer),
+    "ClientAppend": _make_kafka_append_client_record,
     "Resign": _simple_command("resign"),
     "Restart": _simple_command("restart"),
     "RestartLosingUnflushed": _simple_command("power-loss"),
     "LoseDisk": _simple_command("lose-disk"),
-    "TakeSnapshot": _take_snapshot,
+    "TakeSnapshot": _make_kafka_take_snapshot,
     "RegisterListener": _simple_command("listen"),
-    "Activate": _activate_controller,
-    "ListVoters": _restart_with_listed_voters,
-    "ExpireFetch": _expire_delayed_fetch,
-    "DescribeFeatures": _describe_features,
-    "LoseMessage": _lose_message,
+    "Activate": _make_kafka_activate_controller,
+    "ListVoters": _make_kafka_restart_with_listed_voters,
+    "ExpireFetch": _make_kafka_expire_delayed_fetch,
+    "DescribeFeatures": _record_described_features_of_kafka,
+    "LoseMessage": _drop_message_in_flight_to_kafka,
     # a follower has one timer for UpdateVoter, and for its own AddVoter and RemoveVoter
     **dict.fromkeys(("SendUpdateVoter", "Join"), _simple_command("update-period")),
     "Upgrade": _simple_command("upgrade", version=1),
     "Downgrade": _simple_command("upgrade", version=0),
-    "FetchFromBootstrapServer": _fetch_from_bootstrap_server,
-    "Retry": _time_out_request,
+    "FetchFromBootstrapServer": _make_kafka_fetch_from_bootstrap_server,
+    "Retry": _make_kafka_time_out_request,
     "Crash": _simple_command("stop"),
     "Cut": _send_no_command,
     "Heal": _send_no_command,
     "CheckQuorum": _simple_command("check-quorum"),
-    "RepeatBeginQuorumEpoch": _repeat_begin_quorum_epoch,
+    "RepeatBeginQuorumEpoch": _make_kafka_repeat_begin_quorum_epoch,
     "ExpireOperation": _simple_command("expire-operation"),
     "MoveEndpoint": _simple_command("move-endpoint"),
     "ChangeSoftware": _simple_command("change-software"),
     "DescribeQuorum": _simple_command("describe"),
-    "AddVoter": _add_voter,
-    "RemoveVoter": _remove_voter,
+    "AddVoter": _make_kafka_add_voter,
+    "RemoveVoter": _make_kafka_remove_voter,
 }
 """Commands by action; an action that delivers a message needs no entry."""
 
@@ -286,4 +286,4 @@ def can_drive_action(action: str, has_message: bool) -> bool:
 
 def command_function_of_step(step: Transition) -> CommandFunction:
     """Return the command that makes Kafka take a step."""
-    return COMMAND_OF_ACTION.get(step.action, _deliver_message)
+    return COMMAND_OF_ACTION.get(step.action, _make_kafka_receive_message)

@@ -176,7 +176,7 @@ def _project_files(
     yield "pom.xml", pom.replace("$ARTIFACT", artifact).replace("$KAFKA", version)
     for file, folder in PROJECT_FILES.items():
         yield f"{folder}/{file}", (PROJECT_TEMPLATE_FOLDER / file).read_text()
-    yield f"{RAFT_TEST_FOLDER}/{name}Test.java", _test_source(name, start, steps, properties)
+    yield f"{RAFT_TEST_FOLDER}/{name}Test.java", _java_test_source(name, start, steps, properties)
 
 
 TEST_TEMPLATE = """\
@@ -208,12 +208,12 @@ class {name}Test {{
 """
 
 
-def _test_source(name: str, start: Json, steps: list[TakenStep], properties: dict[str, int]) -> str:
+def _java_test_source(name: str, start: Json, steps: list[TakenStep], properties: dict[str, int]) -> str:
     """Return the Java source of a test."""
     names = sorted(properties, key=lambda prop: (properties[prop], prop))
-    lines = [*_starting_statements(start)]
+    lines = [*_java_starting_statements(start)]
     for step in steps:
-        calls = "".join(f" {call}" for call in _step_statements(step))
+        calls = "".join(f" {call}" for call in _java_step_statements(step))
         lines.append(f"{f'quorum.step({step.number});{calls}':50}  // {java_comment_of_step(step.taken)}")
     return TEST_TEMPLATE.format(
         count=len(steps),
@@ -228,7 +228,7 @@ def _test_source(name: str, start: Json, steps: list[TakenStep], properties: dic
     )
 
 
-def _starting_statements(start: Json) -> Iterator[str]:
+def _java_starting_statements(start: Json) -> Iterator[str]:
     """Yield the statements that start the replicas."""
     sets = {"brokers": "brokers", "bootstrap": "bootstrapServers", "old": "oldSoftware", "foreign": "otherCluster"}
     for key, field in sets.items():
@@ -252,7 +252,7 @@ def java_comment_of_step(taken: StepChoice) -> str:
     return text if len(text) <= MOST_COMMENT_CHARACTERS else f"{text[: MOST_COMMENT_CHARACTERS - 3]}..."
 
 
-def _step_statements(step: TakenStep) -> Iterator[str]:
+def _java_step_statements(step: TakenStep) -> Iterator[str]:
     """Yield the Java statements of a step."""
     for call in step.calls:
         if "part" in call.arguments:
@@ -260,25 +260,27 @@ def _step_statements(step: TakenStep) -> Iterator[str]:
                 "--junit-test: no method in Java for a piece of a snapshot; give a walk without SnapshotLimit"
             )
         statement = (
-            _delivery_statement(call, step.taken) if call.command == "deliver" else statement_of_driver_command(call)
+            _java_delivery_statement(call, step.taken)
+            if call.command == "deliver"
+            else java_statement_of_driver_command(call)
         )
         if statement:
             yield f"{statement};"
 
 
-def _delivery_statement(call: DriverCall, taken: StepChoice) -> str:
+def _java_delivery_statement(call: DriverCall, taken: StepChoice) -> str:
     """Return the statement that delivers a message, or "" for the unread response to an administrator."""
     message = call.message
     kind, source, dest = message["api"], f"n{message['from']}", f"n{message['to']}"
     if message["to"] == 0:
-        return _response_reading_statement(kind, source, taken)
+        return _java_response_reading_statement(kind, source, taken)
     if call.arguments.get("fails"):
         return f"{dest}.receivesResponseAndFailsInOffice({kind}, {source})"
     more = f", {call.younger}" if call.younger else ""
     return f"{dest}.{'receivesResponse' if message['answer'] else 'receives'}({kind}, {source}{more})"
 
 
-def _response_reading_statement(kind: str, source: str, taken: StepChoice) -> str:
+def _java_response_reading_statement(kind: str, source: str, taken: StepChoice) -> str:
     """Return the statement with which the administrator reads a response, or "" if it does not in this step."""
     if not isinstance(taken.message, AdminResponse) or not isinstance(taken.message.about, Answered):
         return ""
@@ -291,7 +293,7 @@ def _response_reading_statement(kind: str, source: str, taken: StepChoice) -> st
     return f"quorum.administratorReads({kind}, {source}, WalkProperties.{change})" if change else ""
 
 
-def _replica_variable(call: DriverCall, key: str) -> str:
+def _java_replica_variable(call: DriverCall, key: str) -> str:
     number = call.arguments.get(key)
     return f"n{number}" if number else ""
 
@@ -299,13 +301,13 @@ def _replica_variable(call: DriverCall, key: str) -> str:
 JAVA_CALL_OF_COMMAND: dict[str, Callable[[DriverCall], str]] = {
     "expire": lambda call: f"timerExpires{'AndFailsInOffice' if call.arguments.get('fails') else ''}()",
     "append": lambda call: f'appends("{int(call.arguments["value"])}")',
-    "ask-bootstrap": lambda call: f"fetchesFromBootstrapServer({_replica_variable(call, 'server')})",
-    "time-out": lambda call: f"requestsTimeOut({_replica_variable(call, 'server')})",
+    "ask-bootstrap": lambda call: f"fetchesFromBootstrapServer({_java_replica_variable(call, 'server')})",
+    "time-out": lambda call: f"requestsTimeOut({_java_replica_variable(call, 'server')})",
     "update-period": lambda _: "updateVoterPeriodPasses()",
     "upgrade": lambda call: f"isAskedToUpgrade({call.arguments['version']})",
     "stop": lambda _: "stops()",
     "check-quorum": lambda _: "checkQuorumExpires()",
-    "repeat-begin": lambda call: f"repeatsBeginQuorumEpoch({_replica_variable(call, 'voter')})",
+    "repeat-begin": lambda call: f"repeatsBeginQuorumEpoch({_java_replica_variable(call, 'voter')})",
     "expire-operation": lambda _: "voterChangeTimesOut()",
     "move-endpoint": lambda _: "restartsWithNewEndpoint()",
     "change-software": lambda _: "restartsWithOtherSoftware()",
@@ -315,18 +317,18 @@ JAVA_CALL_OF_COMMAND: dict[str, Callable[[DriverCall], str]] = {
     "power-loss": lambda _: "restartsLosingUnflushedRecords()",
     "lose-disk": lambda _: "restartsWithNewDisk()",
     "snapshot": lambda call: f"takesSnapshot({call.arguments['offset']}, {call.arguments['epoch']})",
-    "add-voter": lambda call: f"isAskedToAddVoter({_replica_variable(call, 'voter')})",
+    "add-voter": lambda call: f"isAskedToAddVoter({_java_replica_variable(call, 'voter')})",
     "remove-voter": lambda call: (
-        f"isAskedToRemoveVoter({_replica_variable(call, 'voter')}, {call.arguments['directory']})"
+        f"isAskedToRemoveVoter({_java_replica_variable(call, 'voter')}, {call.arguments['directory']})"
     ),
 }
 """The Java method for each command of the driver that delivers no message."""
 
 
-def statement_of_driver_command(call: DriverCall) -> str:
+def java_statement_of_driver_command(call: DriverCall) -> str:
     """Return the Java statement of a driver command, or "" for a lost message and for a step without one."""
     if call.command in ("drop", "nothing"):
         return ""
     if call.command not in JAVA_CALL_OF_COMMAND:
         raise InputError(f"--junit-test: no method in Java for the command {call.command}; give a walk without it")
-    return f"{_replica_variable(call, 'node')}.{JAVA_CALL_OF_COMMAND[call.command](call)}"
+    return f"{_java_replica_variable(call, 'node')}.{JAVA_CALL_OF_COMMAND[call.command](call)}"

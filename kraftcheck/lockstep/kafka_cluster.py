@@ -40,7 +40,7 @@ from kraftcheck.lockstep.messages import (
     ReplicaLogs,
     SnapshotPieceConverter,
     canonical_message,
-    is_absent_in_model,
+    is_message_absent_in_model,
 )
 from kraftcheck.spec import Map, ModelValue, Record, State, ordered
 from kraftcheck.spec.errors import InputError
@@ -296,7 +296,7 @@ class KafkaCluster:
         p = self.protocol
         if found["answer"]:
             self._answers.add(number)
-        if is_absent_in_model(found, plain_answers=p.plain_answers):
+        if is_message_absent_in_model(found, plain_answers=p.plain_answers):
             if not found["answer"]:
                 self._requests[number] = self._reader.read(found, None)
             return number

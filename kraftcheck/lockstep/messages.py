@@ -454,7 +454,7 @@ def _names_other_leader_endpoint(data: Json, part: Json) -> bool:
     return any(one["host"] != f"n{leader}" or one.get("nodeId", leader) != leader for one in named)
 
 
-def is_absent_in_model(found: Json, *, plain_answers: bool) -> bool:
+def is_message_absent_in_model(found: Json, *, plain_answers: bool) -> bool:
     """Whether the model leaves a message out.
 
     Unless `plain_answers`, it has no answers without an error to BeginQuorumEpoch and EndQuorumEpoch, and no answers to

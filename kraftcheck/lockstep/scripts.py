@@ -27,7 +27,7 @@ from kraftcheck.spec.language.semantics import Semantics, Transition, takes_to_n
 from kraftcheck.spec.language.state import State
 from kraftcheck.traces.parsing import TraceFileReader
 from kraftcheck.traces.replay.replayer import ReplayedState, Replayer, ReplayVerdict
-from kraftcheck.traces.scenarios import Command, ScenarioError, ScenarioPlayer, ScenarioSection
+from kraftcheck.traces.scenarios import ScenarioCommand, ScenarioError, ScenarioPlayer, ScenarioSection
 
 BEGINNING_BYTES = 2**16
 """Bytes at the beginning of a file that show its kind."""
@@ -174,12 +174,12 @@ class _ScriptProgress:
         return True
 
 
-def _command_place(part: ScenarioSection, command: Command) -> str:
+def _command_place(part: ScenarioSection, command: ScenarioCommand) -> str:
     return f"{part.file}:{command.line}:1"
 
 
 @contextmanager
-def _prefix_errors_with_command(part: ScenarioSection, command: Command, beside: str = "") -> Iterator[None]:
+def _prefix_errors_with_command(part: ScenarioSection, command: ScenarioCommand, beside: str = "") -> Iterator[None]:
     """Prefix errors with the place and the text of a command."""
     try:
         yield

@@ -79,7 +79,7 @@ from kraftcheck.traces.scenarios import (
     parse_start_arguments,
     parse_step_description,
     quoted_word,
-    split_words,
+    split_command_words,
     words_selecting_initial_state,
 )
 
@@ -116,7 +116,7 @@ class ScenarioRun:
 
     def run(self, command: str) -> list[str]:
         """Execute a command and return its output."""
-        verb, *rest = split_words(command)
+        verb, *rest = split_command_words(command)
         verbs: dict[str, Callable[[list[str]], Iterator[str]]] = {
             "start": self._start,
             "briefly": self._briefly,

@@ -14,14 +14,14 @@ from kraftcheck.validation.findings import (
     CheckFinding,
     CheckReport,
     PlacedVoterSet,
-    elections_in,
-    node_name,
+    disk_voters_at_offset,
+    elections_in_log,
+    node_number_or_path,
     place_of_batch,
     place_of_record,
     utc_time_text,
     voter_ids,
     voter_set_in_force,
-    voters_at,
 )
 from kraftcheck.validation.records import ABSENT_DIRECTORY_IDS, ControlRecord, LeaderChange, Voter, VotersRecord
 
@@ -71,7 +71,7 @@ def compare_successive_voters(disk: ReplicaDisk, report: CheckReport) -> None:
         report.checks["voter sets"] += 1
         if not is_single_voter_change(before, after):
             message = f"voters {voter_ids(before)} become {voter_ids(after)} in one step"
-            report.add(CheckFinding("voter sets", message, file, f"offset {offset}", (node_name(disk),)))
+            report.add(CheckFinding("voter sets", message, file, f"offset {offset}", (node_number_or_path(disk),)))
 
 
 def compare_voters(disks: list[ReplicaDisk], report: CheckReport) -> None:
@@ -95,12 +95,12 @@ def _compare_claimed_voters(
     if _voters_with_sorted_endpoints(known[1]) != claim.voters:
         message = f"voters {voter_ids(claim.voters)} at offset {claim.offset} on {claim.disk.name}, "
         message += f"{voter_ids(known[1])} since offset {known[0]} in the log of {disk.name}"
-        nodes = node_name(disk), node_name(claim.disk)
+        nodes = node_number_or_path(disk), node_number_or_path(claim.disk)
         report.add(CheckFinding("voter sets", message, claim.file, f"offset {claim.offset}", nodes))
 
 
 def _check_election_voters(disk: ReplicaDisk, records: list[PlacedVoterSet], report: CheckReport) -> None:
-    for control, body in elections_in(disk):
+    for control, body in elections_in_log(disk):
         known = voter_set_in_force(records, control.base - 1)
         if known is None:
             continue
@@ -108,7 +108,9 @@ def _check_election_voters(disk: ReplicaDisk, records: list[PlacedVoterSet], rep
         if voter_ids(known[1]) != voter_ids(body.voters):
             message = f"the leader of epoch {control.epoch} names voters {voter_ids(body.voters)}, "
             message += f"the log has {voter_ids(known[1])} since offset {known[0]}"
-            report.add(CheckFinding("voter sets", message, *place_of_record(disk, control), (node_name(disk),)))
+            report.add(
+                CheckFinding("voter sets", message, *place_of_record(disk, control), (node_number_or_path(disk),))
+            )
 
 
 def _voter_set_claims_of_disk(disk: ReplicaDisk) -> Iterator[_VoterSetClaim]:
@@ -133,7 +135,7 @@ def compare_elections(disks: list[ReplicaDisk], report: CheckReport) -> None:
     claims: dict[int, list[tuple[int, ReplicaDisk, str, str]]] = defaultdict(list)
     elections: dict[tuple[int, int, LeaderChange], tuple[ReplicaDisk, ControlRecord]] = {}
     for disk in disks:
-        for control, body in elections_in(disk):
+        for control, body in elections_in_log(disk):
             claims[control.epoch].append((body.leader, disk, *place_of_record(disk, control)))
             elections.setdefault((control.epoch, control.base, body), (disk, control))
         state = disk.quorum_state
@@ -145,7 +147,11 @@ def compare_elections(disks: list[ReplicaDisk], report: CheckReport) -> None:
         for other, disk, file, where in made[1:]:
             if other != leader:
                 message = f"epoch {epoch} has leader {other} on {disk.name}, leader {leader} on {first.name}"
-                report.add(CheckFinding("elections", message, file, where, (node_name(first), node_name(disk))))
+                report.add(
+                    CheckFinding(
+                        "elections", message, file, where, (node_number_or_path(first), node_number_or_path(disk))
+                    )
+                )
     for (_, _, body), (disk, control) in elections.items():
         _check_granted_votes(disks, disk, control, body, report)
 
@@ -159,16 +165,16 @@ def _check_granted_votes(
     report.checks["elections"] += 1
     if not granting <= voters or 2 * len(granting) <= len(voters) or change.leader not in voters:
         message = f"node {change.leader} leads epoch {epoch} with the votes {sorted(granting)} of {sorted(voters)}"
-        report.add(CheckFinding("elections", message, file, where, (node_name(disk),)))
+        report.add(CheckFinding("elections", message, file, where, (node_number_or_path(disk),)))
     before = disk.batch_at(offset - 1)
     log_end = (int(before["epoch"]), offset) if before is not None else None
     for voter, state, is_known in _granting_disks(disks, disk, offset, change):
         report.checks["elections"] += 1
-        if fault := _vote_fault(voter, state, epoch, change.leader, log_end):
+        if fault := _granted_vote_fault(voter, state, epoch, change.leader, log_end):
             is_new = not is_known and not state.epoch
             message = f"{voter.name} granted its vote of epoch {epoch} to node {change.leader}, but {fault}"
             message += "; a disk that is replaced forgets votes, which kraft.version 0 cannot tell" if is_new else ""
-            nodes = node_name(voter), change.leader
+            nodes = node_number_or_path(voter), change.leader
             found = CheckFinding("elections", message, f"{voter.path}/quorum-state", where, nodes)
             report.add(found, is_note=is_new)
 
@@ -177,7 +183,7 @@ def _granting_disks(
     disks: list[ReplicaDisk], log: ReplicaDisk, offset: int, change: LeaderChange
 ) -> Iterator[tuple[ReplicaDisk, QuorumState, bool]]:
     """Yield the disks of granted votes, and whether the directory is known; another one is another replica."""
-    known = voters_at(log, offset)
+    known = disk_voters_at_offset(log, offset)
     voters = (*(known[1] if known else ()), *change.granting)
     directories = {voter.id: voter.directory for voter in voters if voter.directory not in ABSENT_DIRECTORY_IDS}
     granting = voter_ids(change.granting)
@@ -187,7 +193,7 @@ def _granting_disks(
             yield disk, disk.quorum_state, directory is not None
 
 
-def _vote_fault(
+def _granted_vote_fault(
     voter: ReplicaDisk, state: QuorumState, epoch: int, leader: int, log_end: tuple[int, int] | None
 ) -> str:
     """Return the contradiction between a granted vote and the voter's disk, or an empty text.
@@ -253,7 +259,7 @@ def _report_first_difference(disks: list[ReplicaDisk], offset: int, shared: list
         message += f"both sides have epoch {min(shared)} from there on"
     else:
         message += "no epoch is on both sides from there on: the end of one may be uncommitted"
-    nodes = tuple(sorted((node_name(disk) for disk in disks), key=str))
+    nodes = tuple(sorted((node_number_or_path(disk) for disk in disks), key=str))
     report.add(CheckFinding("log matching", message, *place_of_batch(holder, row), nodes), is_note=not shared)
 
 
@@ -286,10 +292,10 @@ def _batches_between(batches: np.ndarray, start: int, end: int) -> np.ndarray:
 
 
 def _voters_at_offset_text(disk: ReplicaDisk, offset: int) -> str:
-    known = voters_at(disk, offset)
+    known = disk_voters_at_offset(disk, offset)
     if known:
         return f"voters {voter_ids(known[1])} since offset {known[0]}"
-    elections = [one for one in elections_in(disk) if one[0].base <= offset]
+    elections = [one for one in elections_in_log(disk) if one[0].base <= offset]
     if elections:
         control, body = elections[-1]
         return f"voters {voter_ids(body.voters)} by the LeaderChange of epoch {control.epoch}"
@@ -318,5 +324,5 @@ def compare_log_with_snapshot(
     message = f"epoch {row['epoch']} at offset {snapshot.offset - 1} of {disk.name}, of {utc_time_text(row['time'])}; "
     message += f"{other.name} holds that offset committed with epoch {snapshot.epoch}; "
     message += _voters_at_offset_text(other, snapshot.offset - 1)
-    nodes = node_name(disk), node_name(other)
+    nodes = node_number_or_path(disk), node_number_or_path(other)
     report.add(CheckFinding("committed", message, file, where, nodes), is_note=not is_breach)

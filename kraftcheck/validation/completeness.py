@@ -15,7 +15,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Replica,
     Voters,
 )
-from kraftcheck.validation.events import Event, EventKind, request_key
+from kraftcheck.validation.events import Event, EventKind, request_pairing_key
 from kraftcheck.validation.replay_state import BOOT_KINDS, EventRefusal, NodeHypothesis
 from kraftcheck.validation.translation import (
     LoggedFieldDifference,
@@ -221,7 +221,9 @@ def _require_rising_offsets(unit: Sequence[Event]) -> None:
 def _is_undelayed_response(event: Event, first: Event) -> bool:
     """Whether a line is the response to a unit's request that is never delayed."""
     is_own = (
-        event.kind is EventKind.ANSWER and first.kind is EventKind.REQUEST and request_key(event) == request_key(first)
+        event.kind is EventKind.ANSWER
+        and first.kind is EventKind.REQUEST
+        and request_pairing_key(event) == request_pairing_key(first)
     )
     return is_own and event.body.api in UNDELAYED_APIS
 

@@ -95,7 +95,7 @@ class MetadataSnapshot:
 
 
 @dataclass(frozen=True)
-class FileProblem:
+class NonLogFileProblem:
     """A problem of a file that is not a log or a snapshot."""
 
     file: str
@@ -118,7 +118,7 @@ class ReplicaDisk:
     """The first offsets of the segments, from their names."""
     snapshots: list[MetadataSnapshot] = field(default_factory=list)
     """By offset and epoch."""
-    problems: list[FileProblem] = field(default_factory=list)
+    problems: list[NonLogFileProblem] = field(default_factory=list)
     is_alone: bool = False
     """Whether it is a single named file, and other files of the disk are unknown."""
 
@@ -501,7 +501,9 @@ def _fill_meta_properties(disk: ReplicaDisk, folder: str, contents: dict[tuple[s
         disk.node_id = int(number)
     else:
         disk.problems.append(
-            FileProblem(f"{disk.path}/{META_PROPERTIES_FILE}", f"expected node.id to be a number, found {number!r}")
+            NonLogFileProblem(
+                f"{disk.path}/{META_PROPERTIES_FILE}", f"expected node.id to be a number, found {number!r}"
+            )
         )
     disk.directory_id = found.get("directory.id", "")
     disk.cluster_id = found.get("cluster.id", "")
@@ -519,4 +521,4 @@ def _fill_quorum_state(disk: ReplicaDisk, file: str, raw: bytes) -> None:
         disk.quorum_state = QuorumState(epoch, leader, voted, directory, version, voters)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = f"no {error}" if isinstance(error, KeyError) else escape_unprintable(str(error))
-        disk.problems.append(FileProblem(file, f"expected a quorum-state of Kafka, found {reason}"))
+        disk.problems.append(NonLogFileProblem(file, f"expected a quorum-state of Kafka, found {reason}"))

@@ -129,7 +129,7 @@ def object_codec(forms: Mapping[str, JsonCodec]) -> JsonCodec:
         if unknown is not None:
             raise InvalidJsonValueError(f"one of the fields {', '.join(forms)}", unknown)
         return {
-            name: _read_field(name, form, value.get(name, MISSING_VALUE))
+            name: _decode_field(name, form, value.get(name, MISSING_VALUE))
             for name, form in forms.items()
             if name in value or form.default is MISSING_VALUE
         }
@@ -159,7 +159,7 @@ def object_as_tuple_codec(forms: Mapping[str, JsonCodec]) -> JsonCodec:
     )
 
 
-def _read_field(name: str, form: JsonCodec, value: Any) -> Any:
+def _decode_field(name: str, form: JsonCodec, value: Any) -> Any:
     if value is MISSING_VALUE:
         raise InvalidJsonValueError("a value", MISSING_VALUE, name)
     try:

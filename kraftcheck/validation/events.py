@@ -202,13 +202,13 @@ def _answers_by_id_of_receipt(logs: dict[int, Sequence[Event]]) -> dict[int, Eve
             if event.kind is EventKind.BOOT:
                 waiting.clear()
             elif event.kind is EventKind.REQUEST:
-                waiting[request_key(event)].append(event)
-            elif event.kind is EventKind.ANSWER and waiting.get(request_key(event)):
-                found[id(waiting[request_key(event)].pop(0))] = event
+                waiting[request_pairing_key(event)].append(event)
+            elif event.kind is EventKind.ANSWER and waiting.get(request_pairing_key(event)):
+                found[id(waiting[request_pairing_key(event)].pop(0))] = event
     return found
 
 
-def request_key(event: Event) -> tuple[int, int, str, int | None]:
+def request_pairing_key(event: Event) -> tuple[int, int, str, int | None]:
     """Return the key that pairs a received request with its answer. A removal does not name its sender."""
     peer = None if event.body.api == "RemoveRaftVoter" else event.peer
     return event.correlation, event.created, event.body.api, peer

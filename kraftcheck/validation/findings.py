@@ -83,7 +83,7 @@ def utc_time_text(milliseconds: int) -> str:
         return f"{milliseconds} ms"
 
 
-def node_name(disk: ReplicaDisk) -> NodeName:
+def node_number_or_path(disk: ReplicaDisk) -> NodeName:
     """Return the node's number, or its path."""
     return disk.path if disk.node_id is None else disk.node_id
 
@@ -93,7 +93,7 @@ def voter_ids(voters: Iterable[tuple[Any, ...]]) -> list[int]:
     return sorted(voter[0] for voter in voters)
 
 
-def voters_at(disk: ReplicaDisk, offset: int) -> tuple[int, tuple[Voter, ...]] | None:
+def disk_voters_at_offset(disk: ReplicaDisk, offset: int) -> tuple[int, tuple[Voter, ...]] | None:
     """Return the voter set in force at an offset, and from which offset; None if the disk has none."""
     return voter_set_in_force(disk.voters, offset)
 
@@ -109,7 +109,7 @@ def place_of_batch(disk: ReplicaDisk, row: np.void) -> tuple[str, str]:
     return disk.files[row["file"]], f"offset {row['base']}, byte {row['at']}"
 
 
-def elections_in(disk: ReplicaDisk) -> list[tuple[ControlRecord, LeaderChange]]:
+def elections_in_log(disk: ReplicaDisk) -> list[tuple[ControlRecord, LeaderChange]]:
     """Return the elections in a log, in order."""
     return [(control, control.body) for control in disk.log.controls if isinstance(control.body, LeaderChange)]
 

@@ -26,7 +26,7 @@ from kraftcheck.kraft_model.quorum.records import (
 )
 from kraftcheck.kraft_model.quorum.rules import last_kraft_version
 from kraftcheck.spec import Map, ModelValue, Record
-from kraftcheck.validation.events import Event, EventKind, request_key
+from kraftcheck.validation.events import Event, EventKind, request_pairing_key
 from kraftcheck.validation.process_starts import CommittedBatchMerger, replica_with_rewritten_log, split_data_batch_at
 from kraftcheck.validation.replay_state import (
     MODES_THAT_HIDE_VOTE,
@@ -293,7 +293,7 @@ class LineChecks(CommittedBatchMerger):
         return state.owed, state._replace(owed=None)
 
     def _answers(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> NodeHypothesis:
-        key = request_key(event)
+        key = request_pairing_key(event)
         waiting = state.waiting.get(key)
         if waiting is None:
             raise EventRefusal(event, "responds to no request")
@@ -368,10 +368,10 @@ class LineChecks(CommittedBatchMerger):
         request = self.terms.request(waiting.event.body, waiting.event.peer, node.number, me.log)
         assert request is not None
         for step in self.protocol.handle_fetch_request(me, request, self.shared):  # type: ignore[attr-defined]
-            after = self._taken(state._replace(me=me), step, node, waiting.event, request_key(event))
+            after = self._taken(state._replace(me=me), step, node, waiting.event, request_pairing_key(event))
             if me is not state.me:
                 after = after._replace(me=state.me, sent=state.sent)
-            due = next(d for d in reversed(after.due) if d.key == request_key(event))
+            due = next(d for d in reversed(after.due) if d.key == request_pairing_key(event))
             found = body_differences(event.body, due.expected)
             if not found:
                 rest = after._replace(due=tuple(d for d in after.due if d is not due))

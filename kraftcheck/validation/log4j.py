@@ -25,7 +25,7 @@ CONVERSION_REGEX = {
 
 
 @cache
-def line_pattern(pattern: str) -> re.Pattern[str]:
+def line_regex_of_log4j_pattern(pattern: str) -> re.Pattern[str]:
     """Return the regular expression of a log4j pattern layout; raise InputError unless it has %d, %p and %m."""
     text, position = "", 0
     for found in re.finditer(r"%-?(?:\d+)?(?:\.-?\d+)?([a-zA-Z]+)(?:\{[^}]*\})*", pattern):
@@ -81,7 +81,7 @@ def _intern_names(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def parse_body(api: str, text: str) -> MessageBody:
+def parse_message_body(api: str, text: str) -> MessageBody:
     """Return the body of a request or a response from its text, without the contents of records."""
     text = RECORDS_FIELD_PATTERN.sub(lambda found: f", size={found[1]}" if found[0][2] == "r" else "", text)
     pairs = [
@@ -191,7 +191,7 @@ def _fill_message_event(kind: EventKind, event: Event, text: str) -> bool:
     event.kind, head = kind, text[: api.start()]
     correlation = re.search(r"correlationId=(\d+)", head)
     event.correlation = int(correlation[1]) if correlation else -1
-    event.body = parse_body(api[1], text[api.end() :])
+    event.body = parse_message_body(api[1], text[api.end() :])
     return True
 
 
@@ -216,7 +216,7 @@ def _fill_sent_response_event(event: Event, text: str) -> None:
         found = CREATED_TIME_PATTERN.search(request)
         event.created = int(found[1]) if found else -1
         api = MESSAGE_API_PATTERN.search(request)
-        event.peer = message_sender(parse_body(api[1], request[api.end() :])) if api else None
+        event.peer = message_sender(parse_message_body(api[1], request[api.end() :])) if api else None
 
 
 def _fill_ignored_response_event(event: Event, text: str) -> None:
@@ -350,7 +350,7 @@ def text_behind_nul(line: str) -> str:
 
 def events_of_lines(lines: Iterable[str], file: str, pattern: str = DEFAULT_PATTERN) -> Iterator[Event]:
     """Yield the events of a log file; node -1 stands for the node of the file."""
-    match = line_pattern(pattern).match
+    match = line_regex_of_log4j_pattern(pattern).match
     last_text, last_time = "", 0
     for number, line in enumerate(lines, start=1):
         found = match(text_behind_nul(line.rstrip("\r\n")))

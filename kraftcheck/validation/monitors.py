@@ -33,8 +33,8 @@ from kraftcheck.validation.findings import (
     CheckFinding,
     CheckReport,
     NodeName,
-    elections_in,
-    node_name,
+    elections_in_log,
+    node_number_or_path,
     place_of_batch,
     place_of_record,
     voter_ids,
@@ -70,7 +70,7 @@ def _check_identity(disks: list[ReplicaDisk], report: CheckReport) -> None:
         raise InputError(f"disks: expected those of one cluster, found {', '.join(sorted(clusters))}; name one cluster")
     report.checks["identity"] += len(list(combinations(disks, 2)))
     for one, other in combinations(disks, 2):
-        nodes = node_name(one), node_name(other)
+        nodes = node_number_or_path(one), node_number_or_path(other)
         where = f"{other.path}, and {one.path}"
         if one.directory_id and one.directory_id == other.directory_id:
             message = f"{one.name} and {other.name} have the same directory.id {one.directory_id}"
@@ -88,7 +88,7 @@ def _log_and_snapshot_scans(disk: ReplicaDisk) -> Iterator[tuple[BatchScan, list
 
 def _check_integrity(disk: ReplicaDisk, report: CheckReport) -> None:
     """Check CRCs, and that batches have neither gaps nor foreign bytes between them."""
-    nodes = (node_name(disk),)
+    nodes = (node_number_or_path(disk),)
     for problem in disk.problems:
         report.add(CheckFinding("quorum-state", problem.message, problem.file, "", nodes))
     for scan, files, active in _log_and_snapshot_scans(disk):
@@ -129,7 +129,7 @@ def _report_offset_gaps(
 
 def _check_epochs(disk: ReplicaDisk, report: CheckReport) -> None:
     """Check that epochs never fall, and that each begins with its leader's LeaderChange, which is nowhere else."""
-    batches, node = disk.log.batches, node_name(disk)
+    batches, node = disk.log.batches, node_number_or_path(disk)
     epochs = batches["epoch"]
     begins = np.flatnonzero(np.diff(epochs, prepend=epochs[:1] if disk.start else -1))
     report.checks["epochs"] += max(len(batches) - 1, 0) + len(begins)
@@ -137,7 +137,7 @@ def _check_epochs(disk: ReplicaDisk, report: CheckReport) -> None:
         file, where = place_of_batch(disk, batches[place])
         message = f"epoch {epochs[place]} behind epoch {epochs[place - 1]}"
         report.add(CheckFinding("epochs", message, file, where, (node,)))
-    changes = {control.base: (control, body) for control, body in elections_in(disk)}
+    changes = {control.base: (control, body) for control, body in elections_in_log(disk)}
     broken = {(fault.file, fault.at) for fault in disk.log.faults}
     for row in batches[begins]:
         found = changes.pop(int(row["base"]), None)
@@ -161,10 +161,10 @@ def _check_quorum_state(disk: ReplicaDisk, report: CheckReport) -> None:
     if state is None:
         if not any(problem.file == file for problem in disk.problems):
             message = f"missing, but the log has batches of epoch {last}; a vote of an epoch may be given twice"
-            report.add(CheckFinding("quorum-state", message, file, "", (node_name(disk),)))
+            report.add(CheckFinding("quorum-state", message, file, "", (node_number_or_path(disk),)))
     elif state.epoch < last:
         message = f"epoch {state.epoch} is below epoch {last} of the log's last batch"
-        report.add(CheckFinding("quorum-state", message, file, "", (node_name(disk),)))
+        report.add(CheckFinding("quorum-state", message, file, "", (node_number_or_path(disk),)))
 
 
 def _check_snapshot(disk: ReplicaDisk, snapshot: MetadataSnapshot, report: CheckReport) -> None:
@@ -172,7 +172,7 @@ def _check_snapshot(disk: ReplicaDisk, snapshot: MetadataSnapshot, report: Check
     report.checks["snapshots"] += 1
     for fault in (*_snapshot_content_faults(disk, snapshot), *_snapshot_id_faults(disk, snapshot)):
         where = f"snapshot {snapshot.offset}, epoch {snapshot.epoch}"
-        report.add(CheckFinding("snapshots", fault, snapshot.file, where, (node_name(disk),)))
+        report.add(CheckFinding("snapshots", fault, snapshot.file, where, (node_number_or_path(disk),)))
 
 
 def _snapshot_content_faults(disk: ReplicaDisk, snapshot: MetadataSnapshot) -> Iterator[str]:
@@ -205,7 +205,7 @@ def _snapshot_id_faults(disk: ReplicaDisk, snapshot: MetadataSnapshot) -> Iterat
 
 def _check_snapshot_log_continuity(disk: ReplicaDisk, report: CheckReport) -> None:
     """Check that snapshots and log leave no hole: Kafka refuses to start with one."""
-    node = node_name(disk)
+    node = node_number_or_path(disk)
     if disk.start > 0 and disk.files and not disk.is_alone:
         report.checks["snapshots"] += 1
         if all(snapshot.offset < disk.start for snapshot in disk.snapshots):

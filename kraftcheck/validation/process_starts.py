@@ -32,7 +32,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Voters,
 )
 from kraftcheck.spec import Map, ModelValue, Record
-from kraftcheck.validation.events import Event, EventKind, MessageBody, request_key
+from kraftcheck.validation.events import Event, EventKind, MessageBody, request_pairing_key
 from kraftcheck.validation.replay_state import LOG_GROWTH_KINDS, NodeHypothesis, NodeProgress, WaitingRequest
 from kraftcheck.validation.replayed_model import ReplayedModel
 from kraftcheck.validation.translation import (
@@ -42,7 +42,7 @@ from kraftcheck.validation.translation import (
     ModelTranslator,
     batch_count_covering_offset,
     batch_end_offset,
-    data_batch,
+    data_batch_of_unknown_contents,
     make_log_from_ends,
     offset_after_batches,
 )
@@ -234,7 +234,7 @@ def split_data_batch_at(log: Log, offset: int) -> Log:
     position = bisect_left(log, offset, key=batch_end_offset) if offset > 0 else len(log)
     if position >= len(log) or batch_end_offset(log[position]) == offset or not is_data_batch(log[position]):
         return log
-    return (*log[:position], data_batch(log[position].epoch, offset), *log[position:])
+    return (*log[:position], data_batch_of_unknown_contents(log[position].epoch, offset), *log[position:])
 
 
 def replica_with_rewritten_log(me: Replica, change: LogRewrite) -> Replica:
@@ -330,7 +330,7 @@ class ProcessStartReplay(CommittedBatchMerger):
             more = self.old_log(self.lines_of_all(node), [(end, epoch)], start=held)
             return self.protocol.with_log(me, (*me.log, *more), flushes=True)
         if me.leader == me.id and epoch == me.epoch:  # its own batch, unknown to its followers
-            return self.protocol.with_log(me, (*me.log, data_batch(epoch, end)), flushes=True)
+            return self.protocol.with_log(me, (*me.log, data_batch_of_unknown_contents(epoch, end)), flushes=True)
         return me
 
     def _with_snapshots(self, me: Replica, unit: Sequence[Event]) -> Replica:
@@ -604,7 +604,7 @@ def _unanswered_requests(head: Sequence[Event]) -> dict[Any, WaitingRequest]:
     found: dict[Any, WaitingRequest] = {}
     for event in head:
         if event.kind is EventKind.REQUEST:
-            found[request_key(event)] = WaitingRequest(event, None, is_late=True)
+            found[request_pairing_key(event)] = WaitingRequest(event, None, is_late=True)
         elif event.kind is EventKind.ANSWER:
-            found.pop(request_key(event), None)
+            found.pop(request_pairing_key(event), None)
     return found

@@ -42,7 +42,7 @@ from kraftcheck.validation.completeness import (
     require_control_lines_at_process_start,
     require_lines_for_changes,
 )
-from kraftcheck.validation.events import Event, EventKind, is_transport_error, request_key
+from kraftcheck.validation.events import Event, EventKind, is_transport_error, request_pairing_key
 from kraftcheck.validation.line_checks import LINE_CHECKS, PARKED_FETCHES, KnownDifferenceUses, LineChecks
 from kraftcheck.validation.process_starts import LateStartReplay, control_records_by_offset
 from kraftcheck.validation.replay_state import (
@@ -61,11 +61,11 @@ from kraftcheck.validation.translation import (
     LoggedFieldDifference,
     batch_count_covering_offset,
     batch_end_offset,
-    data_batch,
+    data_batch_of_unknown_contents,
+    expected_refusal_of_other_partition,
     make_log_from_ends,
     names_other_partition,
     offset_after_batches,
-    refusal_of_other_partition,
 )
 
 MOST_SEARCHED_EVENTS = 4_000
@@ -158,7 +158,7 @@ class UnitScheduler(ReplayedModel):
         node = self.nodes[answer.node]
         if answer.kind is not EventKind.ANSWER or node.state is None or node.is_done:
             return False
-        waiting = node.state.waiting.get(request_key(answer))
+        waiting = node.state.waiting.get(request_pairing_key(answer))
         is_next = node.position <= answer.seq < node.position + len(next_unit_events(node))
         return is_next and waiting is not None and waiting.is_timed_out_by(answer)
 
@@ -343,10 +343,10 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
 
     def _requested(self, state: NodeHypothesis, node: NodeProgress, unit: Sequence[Event]) -> Iterator[NodeHypothesis]:
         event = unit[0]
-        key = request_key(event)
+        key = request_pairing_key(event)
         state = state._replace(waiting={**state.waiting, key: WaitingRequest(event, None)})
         if names_other_partition(event.body):
-            due = DueResponse(event.body.api, key, refusal_of_other_partition(event.body.api), ())
+            due = DueResponse(event.body.api, key, expected_refusal_of_other_partition(event.body.api), ())
             yield state._replace(due=(*state.due, due))
             return
         if event.body.api == "DescribeQuorum":
@@ -368,7 +368,10 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
     def _prepared(self, node: NodeProgress, state: NodeHypothesis, unit: Sequence[Event]) -> Iterator[NodeHypothesis]:
         """Yield the state, and the state after a snapshot or a deletion of the log that the response shows."""
         yield state
-        answer = next((e for e in unit if e.kind is EventKind.ANSWER and request_key(e) == request_key(unit[0])), None)
+        answer = next(
+            (e for e in unit if e.kind is EventKind.ANSWER and request_pairing_key(e) == request_pairing_key(unit[0])),
+            None,
+        )
         if answer is None or answer.body.api != "Fetch" or node.state is None:
             return
         fields = answer.body.number("endOffset", 1), answer.body.number("logStartOffset")
@@ -452,7 +455,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
         batches = tuple(takewhile(lambda batch: batch_end_offset(batch) <= end, known))
         if len(batches) < len(known) and (not batches or batch_end_offset(batches[-1]) < end):
             self.split(end)  # a part of a merged batch
-            batches = (*batches, data_batch(known[len(batches)].epoch, end))
+            batches = (*batches, data_batch_of_unknown_contents(known[len(batches)].epoch, end))
         return batches
 
     def _unknown(self, me: Replica, end: int, epoch: int, unit: Sequence[Event]) -> tuple[Batch, ...]:

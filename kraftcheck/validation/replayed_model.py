@@ -41,7 +41,12 @@ from kraftcheck.validation.replay_state import (
     NodeProgress,
     position_of_next_append,
 )
-from kraftcheck.validation.translation import ModelTranslator, OffsetBatch, data_batch, offset_after_batches
+from kraftcheck.validation.translation import (
+    ModelTranslator,
+    OffsetBatch,
+    data_batch_of_unknown_contents,
+    offset_after_batches,
+)
 
 FIELDS_READ_BY_PROPERTIES = ("mode", "epoch", "leader", "voted", "log", "high_watermark", "voters", "start")
 """Fields of a replica; a step that changes none of them breaks no property."""
@@ -266,7 +271,11 @@ class ReplayedModel:
                 else offset_after_batches(tuple(log), len(log)) + 1
             )
             plain = all(isinstance(record, Data) for record in batch.records)
-            log.append(data_batch(batch.epoch, end) if plain else OffsetBatch(batch.epoch, batch.records, end))
+            log.append(
+                data_batch_of_unknown_contents(batch.epoch, end)
+                if plain
+                else OffsetBatch(batch.epoch, batch.records, end)
+            )
         return me.but(log=tuple(log)), appended
 
     def _parks(self, due: DueResponse) -> bool:

@@ -25,7 +25,7 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import escape_invisible, truncate_text
 from kraftcheck.validation.event_stream import is_event_stream, read_event_stream
 from kraftcheck.validation.events import Event, EventKind
-from kraftcheck.validation.log4j import DEFAULT_PATTERN, events_of_lines, line_pattern, text_behind_nul
+from kraftcheck.validation.log4j import DEFAULT_PATTERN, events_of_lines, line_regex_of_log4j_pattern, text_behind_nul
 from kraftcheck.validation.replay_state import count_events_before_replay
 
 LONGEST_LINE = 32 << 20
@@ -296,7 +296,7 @@ class _LogsReader:
     """Reads logs one after another."""
 
     def __init__(self, wanted: LogOptions) -> None:
-        line_pattern(wanted.pattern)
+        line_regex_of_log4j_pattern(wanted.pattern)
         self._wanted = wanted
         self._found: list[LogFile] = []
         self._result = ClusterLogs()
@@ -456,7 +456,7 @@ def _log_format_problem(name: str, head: bytes, pattern: str) -> str | None:
 
 def _pattern_mismatch_problem(name: str, head: bytes, pattern: str) -> str | None:
     """Return the problem of a file in whose beginning no line has the pattern."""
-    match = line_pattern(pattern).match
+    match = line_regex_of_log4j_pattern(pattern).match
     lines = head.decode("utf-8", "replace").split("\n")
     if any(match(text_behind_nul(line.rstrip("\r"))) for line in lines):
         return None

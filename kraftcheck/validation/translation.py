@@ -55,7 +55,7 @@ class OffsetBatch(Batch):
     end: int
 
 
-def data_batch(epoch: int, end: int) -> OffsetBatch:
+def data_batch_of_unknown_contents(epoch: int, end: int) -> OffsetBatch:
     """Return a batch of unknown contents."""
     return OffsetBatch(epoch, (Data(end),), end)
 
@@ -74,7 +74,7 @@ def make_log_from_ends(
     found, last = list[Batch](), max((end for end, _ in ends), default=0)
     for cut in sorted({*marks, *(end for end, _ in ends), *records, *(offset + 1 for offset in records)}):
         if start < cut <= last:
-            batch = data_batch(next(epoch for end, epoch in ends if end >= cut), cut)
+            batch = data_batch_of_unknown_contents(next(epoch for end, epoch in ends if end >= cut), cut)
             found.append(batch.but(records=(*records.get(cut - 1, ()), *batch.records)))
     return tuple(found)
 
@@ -132,18 +132,18 @@ ERROR_OF_OTHER_PARTITION = {"FetchSnapshot": ("errorCode", 1), "DescribeQuorum":
 INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION = "42", "3"
 
 
-def metadata_partition_fields(api: str) -> Mapping[str, str]:
+def expected_metadata_partition_fields(api: str) -> Mapping[str, str]:
     """Return the fields that name the partition of the metadata in a message."""
     return SNAPSHOT_FIELDS if api == "FetchSnapshot" else PARTITION_FIELDS
 
 
 def names_other_partition(body: MessageBody) -> bool:
     """Whether a request names another topic or partition than that of the metadata."""
-    constants = metadata_partition_fields(body.api)
+    constants = expected_metadata_partition_fields(body.api)
     return any(constants.get(name, value) != value for name, value in zip(body.names, body.values, strict=True))
 
 
-def refusal_of_other_partition(api: str) -> dict[tuple[str, int], str]:
+def expected_refusal_of_other_partition(api: str) -> dict[tuple[str, int], str]:
     """Return the expected fields of the response to a request for another partition, as Kafka refuses it."""
     field = ERROR_OF_OTHER_PARTITION.get(api)
     return {("errorCode", 0): INVALID_REQUEST} if field is None else {field: UNKNOWN_TOPIC_OR_PARTITION}
@@ -343,7 +343,7 @@ class CommonResponseFields(NamedTuple):
     endpoint: int
 
 
-def _make_fetch_response(
+def _fetch_response_from_log_body(
     terms: ModelTranslator, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
 ) -> Record:
     high = body.number("highWatermark")
@@ -354,13 +354,13 @@ def _make_fetch_response(
     )  # fmt: skip
 
 
-def _make_fetch_snapshot_response(
+def _fetch_snapshot_response_from_log_body(
     terms: ModelTranslator, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
 ) -> Record:
     return FetchSnapshotResponse(c.epoch, c.leader, c.error, records, request, c.source, c.dest, c.endpoint)
 
 
-def _make_vote_response(
+def _vote_response_from_log_body(
     terms: ModelTranslator, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
 ) -> Record:
     granted = body.get("voteGranted") == "true"
@@ -370,25 +370,25 @@ def _make_vote_response(
     )  # fmt: skip
 
 
-def _make_begin_epoch_response(
+def _begin_epoch_response_from_log_body(
     terms: ModelTranslator, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
 ) -> Record:
     return BeginQuorumEpochResponse(c.epoch, c.leader, c.error, request.epoch, c.source, c.dest, c.endpoint)
 
 
-def _make_end_epoch_response(
+def _end_epoch_response_from_log_body(
     terms: ModelTranslator, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
 ) -> Record:
     return EndQuorumEpochResponse(c.epoch, c.leader, c.error, request.epoch, c.source, c.dest, c.endpoint)
 
 
-def _make_update_voter_response(
+def _update_voter_response_from_log_body(
     terms: ModelTranslator, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
 ) -> Record:
     return UpdateVoterResponse(c.epoch, c.leader, c.error, request, c.source, c.dest, c.endpoint)
 
 
-def _make_admin_response(
+def _admin_response_from_log_body(
     terms: ModelTranslator, body: MessageBody, request: Any, c: CommonResponseFields, log: Log, records: Log
 ) -> Record:
     operation = Operation.ADD_VOTER if isinstance(request, AddVoterRequest) else Operation.REMOVE_VOTER
@@ -396,14 +396,14 @@ def _make_admin_response(
 
 
 RESPONSE_MAKERS: dict[type[Record], Callable[..., Record]] = {
-    FetchRequest: _make_fetch_response,
-    FetchSnapshotRequest: _make_fetch_snapshot_response,
-    VoteRequest: _make_vote_response,
-    BeginQuorumEpochRequest: _make_begin_epoch_response,
-    EndQuorumEpochRequest: _make_end_epoch_response,
-    UpdateVoterRequest: _make_update_voter_response,
-    AddVoterRequest: _make_admin_response,
-    RemoveVoterRequest: _make_admin_response,
+    FetchRequest: _fetch_response_from_log_body,
+    FetchSnapshotRequest: _fetch_snapshot_response_from_log_body,
+    VoteRequest: _vote_response_from_log_body,
+    BeginQuorumEpochRequest: _begin_epoch_response_from_log_body,
+    EndQuorumEpochRequest: _end_epoch_response_from_log_body,
+    UpdateVoterRequest: _update_voter_response_from_log_body,
+    AddVoterRequest: _admin_response_from_log_body,
+    RemoveVoterRequest: _admin_response_from_log_body,
 }
 """The model's response by the type of its request."""
 
@@ -411,7 +411,7 @@ RESPONSE_MAKERS: dict[type[Record], Callable[..., Record]] = {
 # Requests, from a log
 
 
-def _make_fetch_request(
+def _fetch_request_from_log_body(
     terms: ModelTranslator, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
 ) -> Record:
     offset, directory = body.number("fetchOffset"), body.get("replicaDirectoryId")
@@ -421,7 +421,7 @@ def _make_fetch_request(
     )  # fmt: skip
 
 
-def _make_fetch_snapshot_request(
+def _fetch_snapshot_request_from_log_body(
     terms: ModelTranslator, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
 ) -> Record:
     wanted = Position(batch_count_covering_offset(log, body.number("endOffset")), body.number("epoch"))
@@ -429,7 +429,7 @@ def _make_fetch_snapshot_request(
     return FetchSnapshotRequest(body.number("currentLeaderEpoch"), wanted, directory, source, dest)
 
 
-def _make_vote_request(
+def _vote_request_from_log_body(
     terms: ModelTranslator, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
 ) -> Record:
     return VoteRequest(
@@ -440,7 +440,7 @@ def _make_vote_request(
     )  # fmt: skip
 
 
-def _make_begin_epoch_request(
+def _begin_epoch_request_from_log_body(
     terms: ModelTranslator, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
 ) -> Record:
     voter = terms.key(body.number("voterId"), body.get("voterDirectoryId"))
@@ -449,7 +449,7 @@ def _make_begin_epoch_request(
     return BeginQuorumEpochRequest(body.number("leaderEpoch"), voter, source, dest, endpoint=endpoint)
 
 
-def _make_end_epoch_request(
+def _end_epoch_request_from_log_body(
     terms: ModelTranslator, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
 ) -> Record:
     named = zip(body.all("candidateId"), body.all("candidateDirectoryId"), strict=False)
@@ -457,41 +457,41 @@ def _make_end_epoch_request(
     return EndQuorumEpochRequest(body.number("leaderEpoch"), preferred, source, dest)
 
 
-def _voter_with_endpoint(terms: ModelTranslator, body: MessageBody) -> Voter:
+def _voter_from_log_body(terms: ModelTranslator, body: MessageBody) -> Voter:
     node = body.number("voterId")
     addresses = zip(body.all("host"), body.all("port"), strict=False)
     address = ",".join(f"{host[1:-1]}:{port}" for host, port in addresses)
     return Voter(terms.key(node, body.get("voterDirectoryId")), terms.endpoint(node, address))
 
 
-def _make_add_voter_request(
+def _add_voter_request_from_log_body(
     terms: ModelTranslator, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
 ) -> Record:
-    return AddVoterRequest(_voter_with_endpoint(terms, body), source, dest)
+    return AddVoterRequest(_voter_from_log_body(terms, body), source, dest)
 
 
-def _make_remove_voter_request(
+def _remove_voter_request_from_log_body(
     terms: ModelTranslator, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
 ) -> Record:
     return RemoveVoterRequest(terms.key(body.number("voterId"), body.get("voterDirectoryId")), source, dest)
 
 
-def _make_update_voter_request(
+def _update_voter_request_from_log_body(
     terms: ModelTranslator, body: MessageBody, source: ModelValue, dest: ModelValue, log: Log
 ) -> Record:
     epoch, version = body.number("currentLeaderEpoch"), body.number("maxSupportedVersion")
-    return UpdateVoterRequest(epoch, _voter_with_endpoint(terms, body), version, source, dest)
+    return UpdateVoterRequest(epoch, _voter_from_log_body(terms, body), version, source, dest)
 
 
 REQUEST_MAKERS: dict[str, Callable[[ModelTranslator, MessageBody, ModelValue, ModelValue, Log], Record]] = {
-    "Fetch": _make_fetch_request,
-    "FetchSnapshot": _make_fetch_snapshot_request,
-    "Vote": _make_vote_request,
-    "BeginQuorumEpoch": _make_begin_epoch_request,
-    "EndQuorumEpoch": _make_end_epoch_request,
-    "AddRaftVoter": _make_add_voter_request,
-    "RemoveRaftVoter": _make_remove_voter_request,
-    "UpdateRaftVoter": _make_update_voter_request,
+    "Fetch": _fetch_request_from_log_body,
+    "FetchSnapshot": _fetch_snapshot_request_from_log_body,
+    "Vote": _vote_request_from_log_body,
+    "BeginQuorumEpoch": _begin_epoch_request_from_log_body,
+    "EndQuorumEpoch": _end_epoch_request_from_log_body,
+    "AddRaftVoter": _add_voter_request_from_log_body,
+    "RemoveRaftVoter": _remove_voter_request_from_log_body,
+    "UpdateRaftVoter": _update_voter_request_from_log_body,
 }
 
 
@@ -500,7 +500,7 @@ REQUEST_MAKERS: dict[str, Callable[[ModelTranslator, MessageBody, ModelValue, Mo
 FieldTexts = dict[tuple[str, int], str]
 
 
-def _fetch_request_field_texts(terms: ModelTranslator, r: FetchRequest, log: Log, start: int) -> FieldTexts:
+def _expected_fetch_request_field_texts(terms: ModelTranslator, r: FetchRequest, log: Log, start: int) -> FieldTexts:
     return {
         ("replicaId", 1): str(terms.nodes[r.source]),
         ("currentLeaderEpoch", 0): str(r.epoch),
@@ -510,7 +510,7 @@ def _fetch_request_field_texts(terms: ModelTranslator, r: FetchRequest, log: Log
     }
 
 
-def _fetch_snapshot_request_field_texts(
+def _expected_fetch_snapshot_request_field_texts(
     terms: ModelTranslator, r: FetchSnapshotRequest, log: Log, start: int
 ) -> FieldTexts:
     return {
@@ -523,7 +523,7 @@ def _fetch_snapshot_request_field_texts(
     }
 
 
-def _vote_request_field_texts(terms: ModelTranslator, r: VoteRequest, log: Log, start: int) -> FieldTexts:
+def _expected_vote_request_field_texts(terms: ModelTranslator, r: VoteRequest, log: Log, start: int) -> FieldTexts:
     return {
         ("replicaEpoch", 0): str(r.epoch),
         ("lastOffsetEpoch", 0): str(r.last_epoch),
@@ -534,7 +534,7 @@ def _vote_request_field_texts(terms: ModelTranslator, r: VoteRequest, log: Log, 
     }
 
 
-def _begin_quorum_epoch_field_texts(
+def _expected_begin_quorum_epoch_field_texts(
     terms: ModelTranslator, r: BeginQuorumEpochRequest, log: Log, start: int
 ) -> FieldTexts:
     leader = {("leaderId", 0): str(terms.nodes[r.source]), ("leaderEpoch", 0): str(r.epoch)}
@@ -542,14 +542,16 @@ def _begin_quorum_epoch_field_texts(
     return leader | endpoint | terms.key_fields(r.voter, "voterId", "voterDirectoryId")
 
 
-def _end_quorum_epoch_field_texts(terms: ModelTranslator, r: EndQuorumEpochRequest, log: Log, start: int) -> FieldTexts:
+def _expected_end_quorum_epoch_field_texts(
+    terms: ModelTranslator, r: EndQuorumEpochRequest, log: Log, start: int
+) -> FieldTexts:
     shown = {("leaderId", 0): str(terms.nodes[r.source]), ("leaderEpoch", 0): str(r.epoch)}
     for place, key in enumerate(r.preferred):
         shown |= terms.key_fields(key, "candidateId", "candidateDirectoryId", place)
     return shown
 
 
-def _voter_request_field_texts(
+def _expected_voter_request_field_texts(
     terms: ModelTranslator, r: AddVoterRequest | UpdateVoterRequest, log: Log, start: int
 ) -> FieldTexts:
     shown = terms.key_fields(r.voter.key, "voterId", "voterDirectoryId")
@@ -557,19 +559,21 @@ def _voter_request_field_texts(
     return shown | ({("currentLeaderEpoch", 0): str(r.epoch)} if isinstance(r, UpdateVoterRequest) else {})
 
 
-def _remove_voter_field_texts(terms: ModelTranslator, r: RemoveVoterRequest, log: Log, start: int) -> FieldTexts:
+def _expected_remove_voter_field_texts(
+    terms: ModelTranslator, r: RemoveVoterRequest, log: Log, start: int
+) -> FieldTexts:
     return terms.key_fields(r.voter, "voterId", "voterDirectoryId")
 
 
-def _field_texts_if_request_refused(error: Error) -> FieldTexts | None:
+def _expected_field_texts_if_request_refused(error: Error) -> FieldTexts | None:
     """Return the fields of a response that refuses the whole request; None if the error is that of a partition."""
     if error in (Error.INCONSISTENT_CLUSTER_ID, Error.UNSUPPORTED_VERSION):
         return {("errorCode", 0): str(ERROR_CODES[error])}
     return None
 
 
-def _fetch_response_field_texts(terms: ModelTranslator, r: FetchResponse, log: Log, start: int) -> FieldTexts:
-    refused = _field_texts_if_request_refused(r.error)
+def _expected_fetch_response_field_texts(terms: ModelTranslator, r: FetchResponse, log: Log, start: int) -> FieldTexts:
+    refused = _expected_field_texts_if_request_refused(r.error)
     if refused is not None:
         return refused
     parting, snapshot = r.diverging, r.snapshot
@@ -587,10 +591,10 @@ def _fetch_response_field_texts(terms: ModelTranslator, r: FetchResponse, log: L
     }
 
 
-def _fetch_snapshot_response_field_texts(
+def _expected_fetch_snapshot_response_field_texts(
     terms: ModelTranslator, r: FetchSnapshotResponse, log: Log, start: int
 ) -> FieldTexts:
-    refused = _field_texts_if_request_refused(r.error)
+    refused = _expected_field_texts_if_request_refused(r.error)
     if refused is not None:
         return refused
     shown = {("errorCode", 0): "0", ("errorCode", 1): str(ERROR_CODES[r.error]), **terms.leader_fields(r)}
@@ -600,34 +604,34 @@ def _fetch_snapshot_response_field_texts(
     return shown
 
 
-def _vote_response_field_texts(terms: ModelTranslator, r: VoteResponse, log: Log, start: int) -> FieldTexts:
-    refused = _field_texts_if_request_refused(r.error)
+def _expected_vote_response_field_texts(terms: ModelTranslator, r: VoteResponse, log: Log, start: int) -> FieldTexts:
+    refused = _expected_field_texts_if_request_refused(r.error)
     if refused is not None:
         return refused
     granted = {("voteGranted", 0): str(r.granted).lower()}
     return {("errorCode", 0): "0", ("errorCode", 1): str(ERROR_CODES[r.error])} | granted | terms.leader_fields(r)
 
 
-def _quorum_epoch_response_field_texts(
+def _expected_quorum_epoch_response_field_texts(
     terms: ModelTranslator, r: BeginQuorumEpochResponse | EndQuorumEpochResponse, log: Log, start: int
 ) -> FieldTexts:
-    refused = _field_texts_if_request_refused(r.error)
+    refused = _expected_field_texts_if_request_refused(r.error)
     if refused is not None:
         return refused
     return {("errorCode", 0): "0", ("errorCode", 1): str(ERROR_CODES[r.error]), **terms.leader_fields(r)}
 
 
-def _update_voter_response_field_texts(
+def _expected_update_voter_response_field_texts(
     terms: ModelTranslator, r: UpdateVoterResponse, log: Log, start: int
 ) -> FieldTexts:
     return {("errorCode", 0): str(ERROR_CODES[r.error]), **terms.leader_fields(r)}
 
 
-def _admin_response_field_texts(terms: ModelTranslator, r: AdminResponse, log: Log, start: int) -> FieldTexts:
+def _expected_admin_response_field_texts(terms: ModelTranslator, r: AdminResponse, log: Log, start: int) -> FieldTexts:
     return {("errorCode", 0): str(ERROR_CODES[r.error])}
 
 
-def _describe_quorum_response_field_texts(
+def _expected_describe_quorum_response_field_texts(
     terms: ModelTranslator, r: DescribeQuorumResponse, log: Log, start: int
 ) -> FieldTexts:
     if r.error is not Error.NONE:
@@ -642,22 +646,22 @@ def _describe_quorum_response_field_texts(
 
 
 FIELD_TEXT_MAKERS: dict[type[Record], Callable[..., FieldTexts]] = {
-    FetchRequest: _fetch_request_field_texts,
-    FetchSnapshotRequest: _fetch_snapshot_request_field_texts,
-    VoteRequest: _vote_request_field_texts,
-    BeginQuorumEpochRequest: _begin_quorum_epoch_field_texts,
-    EndQuorumEpochRequest: _end_quorum_epoch_field_texts,
-    AddVoterRequest: _voter_request_field_texts,
-    UpdateVoterRequest: _voter_request_field_texts,
-    RemoveVoterRequest: _remove_voter_field_texts,
-    FetchResponse: _fetch_response_field_texts,
-    FetchSnapshotResponse: _fetch_snapshot_response_field_texts,
-    VoteResponse: _vote_response_field_texts,
-    BeginQuorumEpochResponse: _quorum_epoch_response_field_texts,
-    EndQuorumEpochResponse: _quorum_epoch_response_field_texts,
-    UpdateVoterResponse: _update_voter_response_field_texts,
-    AdminResponse: _admin_response_field_texts,
-    DescribeQuorumResponse: _describe_quorum_response_field_texts,
+    FetchRequest: _expected_fetch_request_field_texts,
+    FetchSnapshotRequest: _expected_fetch_snapshot_request_field_texts,
+    VoteRequest: _expected_vote_request_field_texts,
+    BeginQuorumEpochRequest: _expected_begin_quorum_epoch_field_texts,
+    EndQuorumEpochRequest: _expected_end_quorum_epoch_field_texts,
+    AddVoterRequest: _expected_voter_request_field_texts,
+    UpdateVoterRequest: _expected_voter_request_field_texts,
+    RemoveVoterRequest: _expected_remove_voter_field_texts,
+    FetchResponse: _expected_fetch_response_field_texts,
+    FetchSnapshotResponse: _expected_fetch_snapshot_response_field_texts,
+    VoteResponse: _expected_vote_response_field_texts,
+    BeginQuorumEpochResponse: _expected_quorum_epoch_response_field_texts,
+    EndQuorumEpochResponse: _expected_quorum_epoch_response_field_texts,
+    UpdateVoterResponse: _expected_update_voter_response_field_texts,
+    AdminResponse: _expected_admin_response_field_texts,
+    DescribeQuorumResponse: _expected_describe_quorum_response_field_texts,
 }
 
 

@@ -230,7 +230,7 @@ def find_log_gaps(replay: ClusterReplayLike, late: Collection[int] = (), *, ends
         for sender, event in _received_messages_with_senders(node.events, replay):
             of_sender[sender, event.kind is EventKind.REQUEST].append(event)
         for (sender, _), receipts in of_sender.items():
-            found += _gaps_of_sender(sender, receipts, replay, missing)
+            found += _log_gaps_of_sender(sender, receipts, replay, missing)
     return [gap for gap in found if (gap.after or gap.node not in late) and (gap.before or not ends)]
 
 
@@ -261,7 +261,7 @@ def _received_messages_with_senders(events: Sequence[Event], replay: ClusterRepl
             yield sender, event
 
 
-def _gaps_of_sender(
+def _log_gaps_of_sender(
     sender: int, receipts: Sequence[Event], replay: ClusterReplayLike, missing: Collection[int]
 ) -> Iterator[LogGap]:
     last, unpaired = None, list[Event]()

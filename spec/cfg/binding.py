@@ -161,7 +161,7 @@ def _set_members_at_any_depth(value: Value) -> Iterator[Value]:
 def _as_declared_type(protocol: type[Protocol], declared: Constant, value: Value) -> Value:
     """Return a constant's value, with model values replaced by the enum members, or None, of the declared type."""
     hint = type_hints(protocol).get(declared.attribute, Any)
-    kinds = [kind for kind in _nested_types(hint) if is_enum(kind)]
+    kinds = [kind for kind in _type_with_nested_types(hint) if is_enum(kind)]
     if any(issubclass(kind, int | str) for kind in kinds):
         model_values: dict[str, Value] = {}
         map_model_values(value, lambda leaf: model_values.setdefault(leaf.name, leaf))
@@ -170,13 +170,13 @@ def _as_declared_type(protocol: type[Protocol], declared: Constant, value: Value
         except MismatchError:
             return value
     named: dict[str, Value] = {name: member for kind in kinds for name, member in enum_members_by_name(kind).items()}
-    if type(None) in _nested_types(hint):
+    if type(None) in _type_with_nested_types(hint):
         named.setdefault(protocol.none_is, None)
     return map_model_values(value, lambda leaf: named.get(leaf.name, leaf)) if named else value
 
 
-def _nested_types(kind: Any) -> list[Any]:
-    return [kind, *(found for argument in get_args(kind) for found in _nested_types(argument))]
+def _type_with_nested_types(kind: Any) -> list[Any]:
+    return [kind, *(found for argument in get_args(kind) for found in _type_with_nested_types(argument))]
 
 
 def _unknown_constant_message(

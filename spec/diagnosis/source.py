@@ -567,13 +567,16 @@ def _inner_false_parts(test: ast.expr, scope: _ExpressionEvaluator) -> Iterator[
         case ast.UnaryOp(op=ast.Not(), operand=ast.BoolOp(op=ast.Or(), values=parts)):
             yield negation(next(part for part in parts if scope.value(part))), {}
         case ast.UnaryOp(op=ast.Not(), operand=ast.Call() as call):
-            yield from ((negation(part), more) for part, more in _deciding_elements(call, "any", scope, wanted=True))
+            yield from (
+                (negation(part), more)
+                for part, more in _deciding_elements_of_quantifier(call, "any", scope, wanted=True)
+            )
         case ast.IfExp():
             yield (test.body if scope.value(test.test) else test.orelse), {}
         case ast.Compare(ops=[_, _, *_]):
             yield next(pair for pair in _comparisons_in_chain(test) if not scope.value(pair)), {}
         case ast.Call():
-            yield from _deciding_elements(test, "all", scope, wanted=False)
+            yield from _deciding_elements_of_quantifier(test, "all", scope, wanted=False)
 
 
 def _comparisons_in_chain(test: ast.Compare) -> list[ast.expr]:
@@ -582,7 +585,7 @@ def _comparisons_in_chain(test: ast.Compare) -> list[ast.expr]:
     return [ast.Compare(a, [op], [b]) for (a, b), op in zip(terms, test.ops, strict=True)]
 
 
-def _deciding_elements(
+def _deciding_elements_of_quantifier(
     call: ast.Call, name: str, scope: _ExpressionEvaluator, *, wanted: bool
 ) -> Iterator[tuple[ast.expr, LocalVariables]]:
     """Yield the element expression of `all(... for ...)` or `any(... for ...)`, with the bindings that decide it."""

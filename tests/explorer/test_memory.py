@@ -26,7 +26,7 @@ from kraftcheck.explorer.tables.rows import (
     packing_of_widths,
 )
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirstSearch
-from kraftcheck.explorer.tables.visited import LEAST_BATCH_STATES, MemoryBudget, Partition, VisitedArchive
+from kraftcheck.explorer.tables.visited import LEAST_BATCH_STATES, MemoryBudget, VisitedArchive, VisitedSetPartition
 from kraftcheck.kraft_model.reconfig import Reconfig
 from kraftcheck.processes import machine_memory_bytes
 from kraftcheck.spec.cfg.binding import bind, with_assignments
@@ -119,7 +119,9 @@ def test_a_tenth_of_what_it_needs(symmetry: str | None, workers: int) -> None:
     assert search.settlements > 20
     assert search.repackings > 0
     assert search.most_rows <= memory // 8
-    assert search.most_visited <= max(memory // 2, PARTITION_COUNT * Partition(packing_of_widths([64])).nbytes * 1.4)
+    assert search.most_visited <= max(
+        memory // 2, PARTITION_COUNT * VisitedSetPartition(packing_of_widths([64])).nbytes * 1.4
+    )
 
 
 @pytest.mark.exhaustive
@@ -183,7 +185,7 @@ def words_of(numbers: range, packed: BitPacking) -> np.ndarray:
 @pytest.mark.parametrize("fields", [2, 7])
 def test_an_archive_knows_its_states(fields: int, tmp_path: Path) -> None:
     packed = packing_of_widths([29] * fields)
-    archive, partition = VisitedArchive(packed, tmp_path), Partition(packed)
+    archive, partition = VisitedArchive(packed, tmp_path), VisitedSetPartition(packed)
     for first in range(0, 40_000, 1_000):  # in pieces, among those of other partitions
         archive.append(3, words_of(range(first, first + 1_000), packed))
         archive.append(5, words_of(range(first, first + 7), packed))

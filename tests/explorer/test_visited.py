@@ -45,7 +45,7 @@ from kraftcheck.explorer.tables.rows import (
     packing_of_widths,
     visited_entry_bytes,
 )
-from kraftcheck.explorer.tables.visited import FIRST_PARTITION_CAPACITY, Partition, VisitedSet
+from kraftcheck.explorer.tables.visited import FIRST_PARTITION_CAPACITY, VisitedSet, VisitedSetPartition
 from kraftcheck.persistence.stored_files import SpillArena, is_mapped
 
 pytestmark = pytest.mark.kernel
@@ -96,7 +96,7 @@ def as_set(words: Words) -> set[tuple[int, ...]]:
     return set(map(tuple, words.tolist()))
 
 
-def new_of(partition: Partition, words: Words) -> list[int]:
+def new_of(partition: VisitedSetPartition, words: Words) -> list[int]:
     """Insert packed words; return the indices of those that are new."""
     rows, new = np.arange(len(words), dtype=np.int32)[:, None], np.zeros((len(words), 1), np.int32)
     count = partition.insert(rows, words, len(words), new, 0)
@@ -108,7 +108,7 @@ def new_of(partition: Partition, words: Words) -> list[int]:
 def test_a_table_takes_the_bytes_that_another_left(own_pages: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrays, "OWN_PAGES_FROM_BYTES", own_pages)
     packed, spare = packing_of(90), (arrays.ThreadSpareArray(), arrays.ThreadSpareArray())
-    partitions = [Partition(packed, None, 20, 100, spare) for _ in range(5)]
+    partitions = [VisitedSetPartition(packed, None, 20, 100, spare) for _ in range(5)]
     made = [made_up(packed, 4_000, seed) for seed in range(len(partitions))]
     taken, grown = set(), set()
     for first in range(0, 4_000, 250):
@@ -167,7 +167,7 @@ def test_a_partition_that_is_replaced_counts() -> None:
     visited.fit(packed)
     words = made_up(packed, 500, 3)
     mine = words[mixed_of(words)[1] == 5]
-    other = Partition(packed, 5)
+    other = VisitedSetPartition(packed, 5)
     other.add_words(mine[:2])
     visited.replace(5, other)
     assert visited.count == 2
@@ -212,7 +212,7 @@ def test_a_partition_holds_what_a_set_holds(bits: int, capacity: int, seed: int,
         owners = mixed_of(words)[1]
         owner = int(np.bincount(owners).argmax())
         words = np.ascontiguousarray(words[owners == owner])
-    partition, expected = Partition(packed, owner, capacity, small), set()
+    partition, expected = VisitedSetPartition(packed, owner, capacity, small), set()
     for first in range(0, len(words), 300):
         batch = words[first : first + 300]
         new = new_of(partition, batch)
@@ -244,7 +244,7 @@ def test_tables_are_nine_tenths_full_and_small(bits: int) -> None:
     packed = packing_of(bits)
     words = np.random.default_rng(bits).integers(0, 1 << 38, (200_000, packed.words), dtype=np.uint64)
     words = np.unique(words, axis=0)
-    partition = Partition(packed)
+    partition = VisitedSetPartition(packed)
     partition.add_words(words)
     capacity = int(partition.layout[CAPACITY])
     assert capacity & (capacity - 1)
@@ -260,7 +260,7 @@ def test_a_table_grows_where_an_entry_would_stand_too_far_from_its_home() -> Non
     words[:, 0] <<= np.uint64(MIXED_BITS)
     near = np.arange(len(words), dtype=np.uint64) % 5 + (np.arange(len(words), dtype=np.uint64) // 200 << np.uint64(26))
     unmix_all(words, near)  # two hundred have nearly the same home; those of the next two hundred are near
-    partition = Partition(packed, 0, 8_000)
+    partition = VisitedSetPartition(packed, 0, 8_000)
     for first in range(0, len(words), 100):
         partition.add_words(words[first : first + 100])
         partition.add_words(words[: first + 100])
@@ -273,7 +273,7 @@ def test_a_table_grows_where_an_entry_would_stand_too_far_from_its_home() -> Non
 def test_a_partition_on_disk_can_be_looked_up_and_grows(tmp_path: Path) -> None:
     packed = packing_of(83)
     words, more = made_up(packed, 3_000, 1), made_up(packed, 3_000, 2)
-    partition = Partition(packed)
+    partition = VisitedSetPartition(packed)
     partition.add_words(words)
     partition.move(SpillArena(0, tmp_path).array)
     assert is_mapped(partition.keys)

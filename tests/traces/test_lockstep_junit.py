@@ -19,7 +19,7 @@ from kraftcheck.lockstep.junit import (
     DriverCall,
     java_class_name,
     java_comment_of_step,
-    statement_of_driver_command,
+    java_statement_of_driver_command,
 )
 from kraftcheck.lockstep.walks import StepChoice
 from kraftcheck.spec.errors import InputError
@@ -67,7 +67,7 @@ def test_java_has_a_method_for_every_command_and_a_check_for_every_property() ->
 
 def test_a_command_without_a_method_is_refused() -> None:
     with pytest.raises(InputError, match="no method in Java for the command listen"):
-        statement_of_driver_command(DriverCall("listen", {"node": 1}, {}, 0))
+        java_statement_of_driver_command(DriverCall("listen", {"node": 1}, {}, 0))
 
 
 @pytest.mark.parametrize(

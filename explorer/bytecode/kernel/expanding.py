@@ -97,7 +97,7 @@ def find_in_span(names: Any, first: Any, count: Any, value: Any) -> Any:
 
 
 @jit
-def test_and_spend_bounds(m: Any, names: Any, uses: Any) -> Any:
+def test_and_spend_bounds_of_next_state(m: Any, names: Any, uses: Any) -> Any:
     """Test that no bound of a tuple is exhausted in the target's row, and use each if wanted."""
     fields, bounds = m.shape[codes.SHAPE_FIELDS], m.shape[codes.SHAPE_BOUNDS]
     first = state_column_count(m) + m.shape[codes.SHAPE_REPLICAS] + fields
@@ -113,7 +113,7 @@ def test_and_spend_bounds(m: Any, names: Any, uses: Any) -> Any:
 
 
 @jit
-def write_replica(m: Any, replica: Any, only: Any) -> Any:
+def write_replica_of_next_state(m: Any, replica: Any, only: Any) -> Any:
     """Write a replica's next state to the target's row; return its place. With `only`, it must be that replica."""
     kind = heap.kind_of(m, replica)
     which = np.int32(-1)
@@ -132,7 +132,7 @@ def write_replica(m: Any, replica: Any, only: Any) -> Any:
 
 
 @jit
-def apply_step(m: Any, actor: Any, step: Any) -> Any:
+def write_next_state_of_step(m: Any, actor: Any, step: Any) -> Any:
     """Write the next state of a step to the target's row; return whether the step is enabled."""
     width = state_column_count(m)
     for place in range(width):
@@ -141,7 +141,7 @@ def apply_step(m: Any, actor: Any, step: Any) -> Any:
     if consumes != codes.FALSE_VALUE or sends != codes.EMPTY_TUPLE:
         heap.record_error(m, codes.UNSUPPORTED_ERROR)
     needs, spends = heap.node_item(m, step, codes.STEP_NEEDS), heap.node_item(m, step, codes.STEP_SPENDS)
-    is_enabled = test_and_spend_bounds(m, needs, 0) and test_and_spend_bounds(m, spends, 1)
+    is_enabled = test_and_spend_bounds_of_next_state(m, needs, 0) and test_and_spend_bounds_of_next_state(m, spends, 1)
     if m.at[codes.AT_ERROR] != 0:
         return False
     me, writes = heap.node_item(m, step, codes.STEP_ME), heap.node_item(m, step, codes.STEP_WRITES)
@@ -150,9 +150,9 @@ def apply_step(m: Any, actor: Any, step: Any) -> Any:
         if actor < 0 or heap.kind_of(m, me) != heap.kind_of(m, m.row[actor]):
             heap.record_error(m, codes.UNSUPPORTED_ERROR)
             return False
-        write_replica(m, me, actor)
+        write_replica_of_next_state(m, me, actor)
     for one in range(heap.node_size(m, writes)):
-        place = write_replica(m, heap.node_item(m, writes, one), -1)
+        place = write_replica_of_next_state(m, heap.node_item(m, writes, one), -1)
         is_repeated = me != codes.EMPTY_TUPLE and place == actor
         for other in range(one):
             if m.stack[m.at[codes.AT_STACK_HEIGHT] + other] == place:
@@ -194,7 +194,7 @@ def count_input_unlike_first(m: Any, which: Any, side: Any, me: Any, peer: Any) 
 
 
 @jit
-def property_holds(m: Any, which: Any) -> Any:
+def property_holds_in_target_row(m: Any, which: Any) -> Any:
     """Return whether a property holds in the target, for all replicas that it ranges over."""
     first, replicas = state_column_count(m), m.shape[codes.SHAPE_REPLICAS]
     test, peers = m.properties[which, 1], m.properties[which, 2]
@@ -255,7 +255,7 @@ def check_invariants_and_constraints(m: Any, source: Any, address: Any) -> Any:
         is_over = m.properties[which, 3] == codes.STEP_PROPERTY or (is_constraint and not is_inside)
         if m.at[codes.AT_ERROR] != 0 or is_over or m.violations[which, 0] != 0:
             continue
-        if not property_holds(m, which):
+        if not property_holds_in_target_row(m, which):
             if is_constraint:
                 is_inside = False
             else:
@@ -275,7 +275,7 @@ def evaluate_property_in_states(m: Any, which: Any, first: Any, last: Any, held:
             m.row[width + place] = heap.node_item(m, np.int64(m.states[number]) << 1, place)
         m.at[codes.AT_SCRATCH_TOP], m.at[codes.AT_STACK_HEIGHT] = codes.ATOM_WORDS, 0
         make_state_parameters(m, 1)
-        held[number - first] = property_holds(m, which) if m.at[codes.AT_ERROR] == 0 else False
+        held[number - first] = property_holds_in_target_row(m, which) if m.at[codes.AT_ERROR] == 0 else False
         if m.at[codes.AT_ERROR] != 0:
             return number
         if m.at[codes.AT_IS_FRESH] != 0:
@@ -305,7 +305,7 @@ def permuted_value(m: Any, value: Any, permutation: Any) -> Any:
 
 
 @jit
-def write_least_image(m: Any) -> Any:
+def write_least_image_of_next_state(m: Any) -> Any:
     """Write the least image of the target under the SYMMETRY's permutations behind the rows of source and target."""
     width, replicas = state_column_count(m), m.shape[codes.SHAPE_REPLICAS]
     least, image, low = 2 * width, 3 * width, m.at[codes.AT_SCRATCH_TOP]
@@ -340,7 +340,7 @@ def intern_state_row(m: Any, first: Any) -> Any:
 
 
 @jit
-def insert_state(m: Any, source: Any) -> Any:
+def insert_next_state(m: Any, source: Any) -> Any:
     """Add the state in the target's row; return its address. A new one is checked.
 
     Under a SYMMETRY, its least image has the number too. Of a known orbit only the image is kept, except for the log.
@@ -352,7 +352,7 @@ def insert_state(m: Any, source: Any) -> Any:
         return heap.record_error(m, codes.PERMANENT_FULL_ERROR)
     has_symmetry, number_place = m.images.shape[0] > 1, codes.NODE_HEAD_WORDS + width
     if has_symmetry:
-        write_least_image(m)
+        write_least_image_of_next_state(m)
     key = intern_state_row(m, 2 * width if has_symmetry else width)
     is_new = m.at[codes.AT_ERROR] == 0 and m.words[key + number_place] == codes.UNCHECKED_STATE
     address = key
@@ -393,9 +393,9 @@ def expand_state_by_handler(m: Any, source: Any, entry: Any) -> Any:
         step, is_known = m.stack[place], False
         if heap.kind_of(m, step) != codes.STEP_KIND:
             return heap.record_error(m, codes.UNSUPPORTED_ERROR)
-        if not apply_step(m, actor, step):
+        if not write_next_state_of_step(m, actor, step):
             continue
-        address = insert_state(m, source)
+        address = insert_next_state(m, source)
         target = m.stack[count + place] = m.words[address + number_place]
         for before in range(place):
             if m.stack[count + before] == target and heap.are_equal(m, m.stack[before], step):

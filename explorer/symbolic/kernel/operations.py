@@ -31,7 +31,7 @@ def node_from_stack(d: Any, level: Any, base: Any) -> Any:
 
 
 @inlined
-def must_stop(d: Any) -> Any:
+def must_return_partial_result(d: Any) -> Any:
     """Whether the operation must return a partial result now; if so, count one incomplete result."""
     if d.meta[codes.META_STOP]:
         d.meta[codes.META_INCOMPLETE] += 1
@@ -43,7 +43,7 @@ def must_stop(d: Any) -> Any:
 def cached_result_or_stop(d: Any, key1: Any, key2: Any) -> Any:
     """Return the cached result of a key, or UNKNOWN_RESULT; 0 if the operation must return a partial result now."""
     found = cached_result(d, key1, key2)
-    return np.int64(0) if found == codes.UNKNOWN_RESULT and must_stop(d) else found
+    return np.int64(0) if found == codes.UNKNOWN_RESULT and must_return_partial_result(d) else found
 
 
 @jit
@@ -60,7 +60,7 @@ def union(d: Any, a: Any, b: Any) -> Any:
     if found != codes.UNKNOWN_RESULT:
         return found
     before = d.meta[codes.META_INCOMPLETE]
-    if must_stop(d):
+    if must_return_partial_result(d):
         return b
     level = min(level_of(d, a), level_of(d, b))
     base = d.meta[codes.META_STACK_TOP]

@@ -27,7 +27,7 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
 from kraftcheck.explorer.symbolic.kernel.operations import (
     cached_result_or_stop,
     may_label_accept_value,
-    must_stop,
+    must_return_partial_result,
     node_from_unsorted_stack,
     union,
 )
@@ -114,7 +114,7 @@ def project_onto_watched_dimensions(d: Any, a: Any, t: Any) -> Any:
             push_class_edges(d, tails[t, 1], np.int64(0), rest)
         return node_from_unsorted_stack(d, tails[t, 0], base)
     if d.nodes[a, 2] == 0:
-        if must_stop(d):
+        if must_return_partial_result(d):
             return np.int64(0)
         # Make the node's summary: its projections by all watched tails that begin here or later.
         base, before = d.meta[codes.META_STACK_TOP], d.meta[codes.META_INCOMPLETE]

@@ -33,7 +33,7 @@ from kraftcheck.explorer.symbolic.kernel.operations import (
     child_for_value,
     difference,
     find_edge_place,
-    must_stop,
+    must_return_partial_result,
     node_from_stack,
     node_from_unsorted_stack,
     union,
@@ -63,7 +63,7 @@ def report_new_vectors(d: Any, level: Any, value: Any, child: Any) -> Any:
                 base, before = d.meta[codes.META_STACK_TOP], d.meta[codes.META_INCOMPLETE]
                 push_class_edges(d, d.tails[tail, 1], value, rest)
                 new = difference(d, node_from_unsorted_stack(d, level, base), d.watch_known[which])
-                if new and not must_stop(d):
+                if new and not must_return_partial_result(d):
                     call_function_at_address(d.meta[codes.META_CALLBACK], codes.CALL_TO_LEARN, which, new)
                 cache_result_if_complete(d, key1, key2, np.int64(1), before)
             which = d.next_watch[which]
@@ -146,7 +146,7 @@ def saturated_union(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
     key1, own = a << 32 | r, np.int64(codes.OP_SATURATED) << 24 | q
     found = cached_result(d, key1, b << 32 | own)
     if found == codes.UNKNOWN_RESULT:
-        if must_stop(d):
+        if must_return_partial_result(d):
             return b if r else a
         base, start, skips = meta[codes.META_STACK_TOP], d.nodes[a, 0], level_of(d, a) > q
         stop, end, i = start + (1 if skips else d.nodes[a, 1] & codes.LOW_32_BITS), base, base
@@ -202,7 +202,7 @@ def saturated_union(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
                     if new != old:
                         end, place = _set_child_of_stack_edges(d, base, end, q, b, target, new)
                         i = min(i, place)  # continue at the first edge that changed
-        must_stop(d)
+        must_return_partial_result(d)
         found = b if end == base else node_from_stack(d, q, base)
         cache_result_if_complete(d, key1, b << 32 | own, found, before)
         # A saturated result is a fixpoint: adding the same successors to it, or saturating it, returns it.

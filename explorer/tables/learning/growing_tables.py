@@ -92,7 +92,7 @@ class GrowingTables(arrays.MemoTables):
 
     def lengthen(self, name: str, rows: int, fill: int = 0) -> Any:
         """Return a table of at least `rows` rows; it is doubled if it grows, in place if reserved pages suffice."""
-        array, most = getattr(self, name), _row_limit(name)
+        array, most = getattr(self, name), _row_limit_of_table(name)
         if rows <= len(array):
             return array
         if rows > most:
@@ -196,12 +196,12 @@ class GrowingTables(arrays.MemoTables):
                 self._grow_map(name)
 
     def _grow_contents(self) -> None:
-        count, most = int(self.meta[codes.META_CONTENTS]), _row_limit("contents")
+        count, most = int(self.meta[codes.META_CONTENTS]), _row_limit_of_table("contents")
         is_crowded = count + 4 >= most or len(self.contents) < min(4 * count + 16, most)
         if is_crowded:
             self._double("contents", "inbox_codes", "permuted_contents")
             self.inbox_answers = with_more_columns(self.inbox_answers, len(self.contents), NOT_EVALUATED)
-        if not is_crowded or len(self.content_items) < _row_limit("content_items"):
+        if not is_crowded or len(self.content_items) < _row_limit_of_table("content_items"):
             self._double("content_items")
         if len(self.content_table) < 2 * len(self.contents):
             self.rehash_contents(2 * len(self.content_table))
@@ -256,7 +256,7 @@ class GrowingTables(arrays.MemoTables):
         interning.rehash_inbox_contents(self)
 
 
-def _row_limit(name: str) -> int:
+def _row_limit_of_table(name: str) -> int:
     """Return the largest number of rows that a table may have."""
     return MOST_ROWS_BY_TABLE.get(name, MOST_TABLE_ROWS)
 

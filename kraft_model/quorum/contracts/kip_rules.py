@@ -251,7 +251,7 @@ def counts_refusal_or_gives_up(before: Replica, after: Replica, message: VoteRes
     return after == before.but(rejected=rejected) and not step.sent
 
 
-def leader_fields_of_response(me: Replica, error: Error) -> tuple[int, ModelValue | Nil, int]:
+def expected_leader_fields_of_response(me: Replica, error: Error) -> tuple[int, ModelValue | Nil, int]:
     """Return the epoch, leader and endpoint that a response carries; an error of version or cluster carries none."""
     if error in (Error.UNSUPPORTED_VERSION, Error.INCONSISTENT_CLUSTER_ID):
         return 0, Nil.NIL, 1

@@ -18,6 +18,7 @@ from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
     enters_or_stays_in_epoch_state,
     epoch_state,
     epoch_state_after_message,
+    expected_leader_fields_of_response,
     failed_epoch_state,
     has_committed_own_removal,
     high_watermark_by_majority,
@@ -25,7 +26,6 @@ from kraftcheck.kraft_model.quorum.contracts.kip_rules import (
     is_same_replica,
     kraft_version_in_log,
     last_epoch_and_end_offset,
-    leader_fields_of_response,
     needs_snapshot,
     neither_changes_nor_sends,
     prefix_before_divergence,
@@ -126,7 +126,7 @@ class MessageContracts(QuorumBase):
         KIP-595, "Vote", Response Handling and Request Handling; KIP-853, "Vote"; KIP-996.
         """
         answers, error = sent_messages_of_type(step, VoteResponse), self.vote_error(before, message)
-        epoch, leader, endpoint = leader_fields_of_response(after, error)
+        epoch, leader, endpoint = expected_leader_fields_of_response(after, error)
         granted = len(answers) == 1 and answers[0].granted
         asked = message.pre_vote, message.voter, message.epoch, before.id, message.source
         return answers == [VoteResponse(epoch, leader, granted, error, *asked, endpoint)]
@@ -182,7 +182,7 @@ class MessageContracts(QuorumBase):
         answers = sent_messages_of_type(step, Acknowledgement)
         if after.mode in ENDED_MODES or (error is Error.NONE and not self.plain_answers):
             return not answers
-        epoch, leader, place = leader_fields_of_response(after, error)
+        epoch, leader, place = expected_leader_fields_of_response(after, error)
         kind = BeginQuorumEpochResponse if isinstance(request, BeginQuorumEpochRequest) else EndQuorumEpochResponse
         return answers == [kind(epoch, leader, error, request.epoch, before.id, request.source, place)]
 
@@ -273,7 +273,7 @@ class MessageContracts(QuorumBase):
         elif error is Error.NONE:
             most = self.fetch_limit or len(before.log)
             records = before.log[message.offset :][:most]
-        epoch, leader, place = leader_fields_of_response(before, error)
+        epoch, leader, place = expected_leader_fields_of_response(before, error)
         known = advertised_high_watermark(after) if error is Error.NONE else 0
         answer = FetchResponse(
             epoch, leader, error, known, records, parts, snapshot, message, before.id, message.source, place
@@ -356,7 +356,7 @@ class MessageContracts(QuorumBase):
         if error is Error.NONE and message.snapshot.offset != before.start:
             error = Error.SNAPSHOT_NOT_FOUND
         content = before.log[: before.start] if error is Error.NONE else ()
-        epoch, leader, place = leader_fields_of_response(before, error)
+        epoch, leader, place = expected_leader_fields_of_response(before, error)
         answer = FetchSnapshotResponse(epoch, leader, error, content, message, before.id, message.source, place)
         return after == before and step.sent == (answer,)
 
@@ -472,7 +472,7 @@ class MessageContracts(QuorumBase):
     # UpdateVoter
 
     def update_answer_due(self, me: Replica, error: Error, request: UpdateVoterRequest) -> UpdateVoterResponse:
-        epoch, leader, place = leader_fields_of_response(me, error)
+        epoch, leader, place = expected_leader_fields_of_response(me, error)
         return UpdateVoterResponse(epoch, leader, error, request, me.id, request.source, place)
 
     @step_invariant

@@ -12,7 +12,7 @@ pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq
 
 from kraftcheck.explorer.spark import wire_records
-from kraftcheck.explorer.spark.shared_folder import SharedFolder, StatePacking, sorted_words
+from kraftcheck.explorer.spark.shared_folder import SharedFolder, StatePacking, sorted_packed_words
 from kraftcheck.explorer.spark.wire_records import (
     FingerprintCollisionError,
     IdAssigner,
@@ -96,7 +96,7 @@ def test_packing_and_back(counts: list[int]) -> None:
     back = layout.from_bytes(data)
     assert (back == words).all()
     assert (layout.unpack(back) == states).all()
-    assert (sorted_words(words[::-1]) == sorted_words(words)).all()
+    assert (sorted_packed_words(words[::-1]) == sorted_packed_words(words)).all()
 
 
 def test_owners_do_not_change_when_a_replica_appears() -> None:
