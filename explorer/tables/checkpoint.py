@@ -90,7 +90,7 @@ class CheckpointSpotCheck:
             require_condition(self._expander.fired == np.array(noted), "the step counts differ from a repeated search")
         if self._python is not None:
             for row in chain.from_iterable(self._pieces(1, SAMPLED_PYTHON_PIECES)):
-                self._require_noted(set(self._python.violated_by(row)))
+                self._require_noted(set(self._python.unreported_by(row)))
         for rows in self._pieces(last, SAMPLED_PIECES):
             for new in self._successors(rows):
                 found = [*visited.add(new), *visited.merge_candidates()]

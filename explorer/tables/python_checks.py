@@ -398,6 +398,10 @@ class PythonChecks:
             found = self._violated_by[key] = [p.name for p in self._parts.non_local if not self._holds(p, state)]
         return found
 
+    def unreported_by(self, row: Any) -> list[str]:
+        """Return the non-local properties that a state, given as a row, violates, without those already reported."""
+        return self._violated(self._decode(row))
+
     def check_new(self, rows: Rows, trace_to: Callable[[Any], Behaviour]) -> NDArray[np.bool_]:
         """Check new states; return which of them satisfy the non-local constraints."""
         try:

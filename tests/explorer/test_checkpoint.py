@@ -27,7 +27,7 @@ from kraftcheck.explorer.tables.interner_checkpoint import restore_ruleless_inbo
 from kraftcheck.explorer.tables.learning import shared_sets
 from kraftcheck.explorer.tables.learning.shared_sets import ExplodedSets
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirstSearch
-from kraftcheck.spec import MessageSetWithMemory, Record, State, Steps, become, consume, internal, on
+from kraftcheck.spec import MessageSetWithMemory, Record, State, Steps, become, consume, internal, invariant, on
 from kraftcheck.spec import bound as bounded_by
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.protocol import Protocol
@@ -210,6 +210,21 @@ def test_violations_come_back(tmp_path: Path) -> None:
     assert found(result) == found(whole)
     assert [v.trace for v in result.violations][:1] == [v.trace for v in whole.violations][:1]
     assert result.violations
+
+
+class Counting(Remembering):
+    @invariant
+    def few(self, state: State) -> bool:
+        total = sum(peer.seen for peer in state.replicas.values())
+        return total < 2 or 1 // (total - 3) > 0
+
+
+def test_a_property_may_raise_an_error_after_it_is_violated(tmp_path: Path) -> None:
+    folder, few = tmp_path / "search", Counting.properties["Few"]
+    options = SearchRequest(properties=(few,), keep_going=True, deadlock=False)
+    whole = tables.explore(Counting(), options)
+    tables.explore(Counting(), replace(options, checkpoint=folder, max_depth=6))
+    assert found(tables.explore(Counting(), replace(options, resume=folder))) == found(whole)
 
 
 def test_a_search_that_is_over_gives_its_result_again(tmp_path: Path) -> None:
