@@ -18,7 +18,7 @@ from tempfile import mkdtemp
 from typing import Any
 
 from kraftcheck.explorer.result import SEARCH_CLOCK
-from kraftcheck.files import distrust_reason
+from kraftcheck.files import folder_distrust_reason
 from kraftcheck.spec.errors import InputError
 
 LEAST_ADDRESS_SPACE_BYTES = 1 << 30
@@ -50,7 +50,7 @@ def replace_unusable_cache_folder() -> str | None:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
         if os.access(folder, os.W_OK):
-            problem = distrust_reason(folder)  # cached code is executed
+            problem = folder_distrust_reason(folder)  # cached code is executed
     if problem is None:
         return None
     own = mkdtemp(prefix="kraftcheck-")

@@ -144,7 +144,7 @@ def remove_path(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def distrust_reason(folder: Path) -> str | None:
+def folder_distrust_reason(folder: Path) -> str | None:
     """Return the reason why another user could have written to a folder or its files; None if no other user could.
 
     Skip the subfolders of a folder that only its owner can enter: they may hold thousands of files.

@@ -229,7 +229,7 @@ def unknown_name_message(kind: str, name: str, known: Iterable[str], owner: str 
     'unknown invariant NoIlegalState (perhaps NoIllegalState?); Reconfig has NoIllegalState, NoLogDivergence'
     """
     names = list(dict.fromkeys(known))
-    near = near_misses(name, names)
+    near = nearest_known_names(name, names)
     hint = f" (perhaps {' or '.join(near)}?)" if near else ""
     shown = [*near, *[other for other in names if other not in near]]
     if len(shown) > MAX_LISTED_NAMES:
@@ -239,10 +239,10 @@ def unknown_name_message(kind: str, name: str, known: Iterable[str], owner: str 
     return f"unknown {kind} {name}{hint}; {has} {listed or 'none'}"
 
 
-def near_misses(name: str, known: Iterable[str]) -> list[str]:
+def nearest_known_names(name: str, known: Iterable[str]) -> list[str]:
     """Return the known names nearest to an unknown one, best first.
 
-    >>> near_misses("maxrestart", ["MaxElections", "MaxRestarts"])
+    >>> nearest_known_names("maxrestart", ["MaxElections", "MaxRestarts"])
     ['MaxRestarts']
     """
     from difflib import get_close_matches  # slow import, rarely needed

@@ -337,7 +337,7 @@ def same_types(one: Value, other: Value) -> bool:
         return True
     if kind is Map and all(map(_equals_only_its_type, one)):
         return all(same_types(item, other[key]) for key, item in one.items())
-    return bool(typed_key(one) == typed_key(other))
+    return bool(type_distinguishing_key(one) == type_distinguishing_key(other))
 
 
 def _equals_only_its_type(value: Value) -> bool:
@@ -345,15 +345,17 @@ def _equals_only_its_type(value: Value) -> bool:
     return type(value) is ModelValue or isinstance(value, Record)
 
 
-def typed_key(value: Value) -> Any:
+def type_distinguishing_key(value: Value) -> Any:
     """Return a dict key that distinguishes values equal in Python, such as 1 and True."""
     kind = type(value)
     if kind is int or kind is bool or kind is str:  # most values
         return kind, value
     if kind is tuple or kind is frozenset:
-        return kind, kind(map(typed_key, value))
+        return kind, kind(map(type_distinguishing_key, value))
     if isinstance(value, Map):
-        return kind, frozenset([(typed_key(key), typed_key(item)) for key, item in value.items()])
+        return kind, frozenset(
+            [(type_distinguishing_key(key), type_distinguishing_key(item)) for key, item in value.items()]
+        )
     return kind, value
 
 

@@ -176,7 +176,7 @@ def read_json(source: TraceFileReader) -> Json:
                 text,
                 parse_float=_refuse_json_number,
                 parse_constant=_refuse_json_number,
-                parse_int=_parse_int,
+                parse_int=_parse_json_int,
                 object_pairs_hook=_object_with_unique_names,
             )
     except json.JSONDecodeError as error:
@@ -209,7 +209,7 @@ def _object_with_unique_names(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     return result
 
 
-def _parse_int(number: str) -> int:
+def _parse_json_int(number: str) -> int:
     if len(number) > 1_000:
         _refuse_json_number(number)
     return int(number)

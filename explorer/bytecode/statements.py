@@ -36,7 +36,7 @@ class FunctionTranslator(CallTranslator):
         self._block(self.tree.body)
         self._emit(Op.RETURN, self._constant(None))
         placed = [tuple(one.place if isinstance(one, JumpLabel) else one for one in code) for code in self._code]
-        return [_thread_jump(code, placed) for code in placed], self._registers + 1
+        return [_jump_to_final_target(code, placed) for code in placed], self._registers + 1
 
     def _block(self, body: Sequence[ast.stmt]) -> None:
         for statement in body:
@@ -353,7 +353,7 @@ class FunctionTranslator(CallTranslator):
         self._emit(Op.FAIL)
 
 
-def _thread_jump(code: tuple[int, ...], placed: list[tuple[int, ...]]) -> tuple[int, ...]:
+def _jump_to_final_target(code: tuple[int, ...], placed: list[tuple[int, ...]]) -> tuple[int, ...]:
     """Return a jump with the target to which further jumps from its own lead, other instructions unchanged."""
     operation, tested = code[:2]
     if operation == Op.JUMP:

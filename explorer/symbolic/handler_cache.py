@@ -13,7 +13,7 @@ from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.declarations import Action, Projection, Property
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import Step
-from kraftcheck.spec.values import Map, Record, Value, field_names, typed_key
+from kraftcheck.spec.values import Map, Record, Value, field_names, type_distinguishing_key
 
 
 class HandlerRead(NamedTuple):
@@ -75,7 +75,7 @@ class HandlerCache(HandlerCaller):
         key = (action.name, me, message)
         node = self._known.get(key)
         while isinstance(node, _DecisionNode):
-            node = node.branches.get(typed_key(answers(node.read)))
+            node = node.branches.get(type_distinguishing_key(answers(node.read)))
         return node if node is not None else self._call(key, action, me, message, answers)
 
     def _call(
@@ -136,4 +136,4 @@ class HandlerCache(HandlerCaller):
                 raise AssertionError(f"action {key[0]} is not pure: two calls on the same input read different values")
             end = place + 1 == len(result.path)
             other: _DecisionNode | CallResult = result if end else _DecisionNode(result.path[place + 1][0], {})
-            node = node.branches.setdefault(typed_key(answer), other)
+            node = node.branches.setdefault(type_distinguishing_key(answer), other)

@@ -30,7 +30,7 @@ from kraftcheck.explorer.symbolic.relations import (
 from kraftcheck.explorer.symbolic.variables import ANY_SENDER, DiagramVariables, VariableKey, VariableKind
 from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Projection, Property
 from kraftcheck.spec.language.state import Step
-from kraftcheck.spec.values import Record, Value, typed_key
+from kraftcheck.spec.values import Record, Value, type_distinguishing_key
 
 LOCAL_STATE_PROJECTION = Projection("the local state", lambda protocol, me: me, of_inbox=False)
 """Read of a replica that a step writes, for an action constraint that compares it before and after."""
@@ -318,7 +318,7 @@ class TransitionLearner:
             dims = self._reading.get((place, action.name), ())
             self._read_more(action, place, tuple(dict.fromkeys((*dims, *self.dims.more(missing.read, dims)))))
             return
-        done = (place, action.name, me, message, id(result), *map(typed_key, more.items()))
+        done = (place, action.name, me, message, id(result), *map(type_distinguishing_key, more.items()))
         if done not in self._done:
             self._done[done] = result  # kept alive, so that its id stays unique
             path = (*result.path, *[item for item in more.items() if item not in result.path])

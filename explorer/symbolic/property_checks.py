@@ -35,7 +35,7 @@ from kraftcheck.spec.language.declarations import REACHABLE, REFINES, SPENT_PARA
 from kraftcheck.spec.language.refinement import RefinementChecker
 from kraftcheck.spec.language.semantics import Semantics, step_property_arguments
 from kraftcheck.spec.language.state import Step
-from kraftcheck.spec.values import Map, field_names, typed_key
+from kraftcheck.spec.values import Map, field_names, type_distinguishing_key
 
 MOST_MAPPING_INPUTS = 100_000
 """Most distinct inputs of a mapping."""
@@ -433,7 +433,11 @@ class StepPropertyEvaluator:
                 raise MissingRead(HandlerRead(name))
             return fields[name]
 
-        key = (prop.name, *[known[name] for name in prop.asks if name in known], *map(typed_key, fields.items()))
+        key = (
+            prop.name,
+            *[known[name] for name in prop.asks if name in known],
+            *map(type_distinguishing_key, fields.items()),
+        )
         verdict = self._verdicts.get(key) if self._is_asked_again else None
         if verdict is None:
             variables = self._space.variables

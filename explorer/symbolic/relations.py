@@ -23,7 +23,7 @@ from kraftcheck.explorer.symbolic.diagram_store import DiagramStore, require_wit
 from kraftcheck.explorer.symbolic.handler_cache import HandlerRead
 from kraftcheck.explorer.symbolic.variables import DiagramVariables, VariableKind
 from kraftcheck.spec.language.state import Step
-from kraftcheck.spec.values import Record, Value, typed_key
+from kraftcheck.spec.values import Record, Value, type_distinguishing_key
 
 IDENTITY_MAP = 0  # the map of each value to itself
 
@@ -58,7 +58,7 @@ class ValueClassMap:
 
     def number(self, one: Hashable) -> int:
         """Return the number of an abstract value; a new value gets the next number."""
-        key = typed_key(one)
+        key = type_distinguishing_key(one)
         found = self._numbers.get(key)
         if found is None:
             found = self._numbers[key] = len(self.values)

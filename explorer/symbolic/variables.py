@@ -33,7 +33,7 @@ from kraftcheck.spec.values import (
     may_conflate_values,
     ordered,
     text_of,
-    typed_key,
+    type_distinguishing_key,
 )
 
 
@@ -280,7 +280,7 @@ class DiagramVariables:
     def number(self, level: int, value: Value) -> int:
         """Return the number of a value at a level; add the value if it is new."""
         numbers, kind = self._numbers[level], self.keys[level].kind
-        key = typed_key(value) if kind == VariableKind.SHARED else value
+        key = type_distinguishing_key(value) if kind == VariableKind.SHARED else value
         found = numbers.get(key)
         if found is None:
             found = numbers[key] = len(numbers)

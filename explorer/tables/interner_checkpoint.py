@@ -286,7 +286,7 @@ def restore_control_rows(interner: Interner, blocks: list[Rows]) -> None:
     tables.rows, tables.row_info = rows, info
     tables.permuted_rows = np.full((capacity, tables.permuted_rows.shape[1]), NOT_EVALUATED, np.int32)
     tables.meta[codes.META_ROWS] = n
-    tables.rehash_rows(max(len(tables.row_table), 2 * capacity))
+    tables.rehash_control_rows(max(len(tables.row_table), 2 * capacity))
 
 
 def _view_representative_rows(rows: Rows, hidden: NDArray[Any]) -> NDArray[np.int64]:

@@ -372,12 +372,12 @@ class ColumnClustering:
 
     def _contents(self, hashes: NDArray[np.uint64]) -> float:
         """Return the number of distinct contents in all states, extrapolated from the sample and its first half."""
-        whole = estimate_distinct(hashes)
-        more = max(0.0, log(whole / max(1.0, estimate_distinct(hashes[: self._half])), 2)) if self._half else 1.0
+        whole = estimate_distinct_hashes(hashes)
+        more = max(0.0, log(whole / max(1.0, estimate_distinct_hashes(hashes[: self._half])), 2)) if self._half else 1.0
         return float(whole * self._scale**more)
 
 
-def estimate_distinct(hashes: NDArray[np.uint64]) -> float:
+def estimate_distinct_hashes(hashes: NDArray[np.uint64]) -> float:
     """Return the estimated number of distinct hashes, by linear counting."""
     places = (hashes ^ (hashes >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(64 - BITMAP_LOG2)
     flags = np.zeros(1 << BITMAP_LOG2, np.bool_)

@@ -286,7 +286,9 @@ def _raise_if_driver_or_all_tasks_failed(made: Sequence[TaskResult]) -> None:
 
 def _print_versions_table(driven: Sequence[VersionRun], asked: Sequence[LockstepTask], versions: Sequence[str]) -> None:
     """Print a table of the walks by version."""
-    columns = dict(zip(_version_names(driven, versions), (_version_column(one, asked) for one in driven), strict=True))
+    columns = dict(
+        zip(_version_names(driven, versions), (_verdict_column_of_version(one, asked) for one in driven), strict=True)
+    )
     print("\n".join(verdicts_by_version_table([_task_row_name(task) for task in asked], columns)))
 
 
@@ -356,7 +358,7 @@ def _task_row_name(task: LockstepTask) -> str:
     return task.name if task.path is None else task.path.stem
 
 
-def _version_column(driven: VersionRun, asked: Sequence[LockstepTask]) -> list[VerdictCell]:
+def _verdict_column_of_version(driven: VersionRun, asked: Sequence[LockstepTask]) -> list[VerdictCell]:
     """Return a version's column of the table: for each task the findings, or the reason for an early end."""
     cells = []
     for one in driven.made:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 from zipfile import BadZipFile, ZipFile
 
-from kraftcheck.files import atomic_replacement, distrust_reason
+from kraftcheck.files import atomic_replacement, folder_distrust_reason
 from kraftcheck.processes import LEAST_JAVA_VERSION, java_version, jdk_program_and_lookup_place, run_program
 from kraftcheck.spec.errors import InputError
 
@@ -50,7 +50,7 @@ def make_trusted_cache_folder() -> Path:
     folder = Path(given or Path.home() / ".cache") / "kraftcheck" / "kafka"
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
-    problem = distrust_reason(folder)
+    problem = folder_distrust_reason(folder)
     if problem is not None:
         raise InputError(f"{folder}: {problem}, and its files are executed; remove it, or set XDG_CACHE_HOME")
     return folder
@@ -161,12 +161,12 @@ def _make_class_archive(java: Path, jars: Sequence[Path], target: Path) -> None:
 
 
 def _remove_oldest_drivers(folder: Path) -> None:
-    kept = sorted((path for path in folder.iterdir() if re.fullmatch(r"[0-9a-f]+", path.name)), key=_last_use)
+    kept = sorted((path for path in folder.iterdir() if re.fullmatch(r"[0-9a-f]+", path.name)), key=_last_use_time)
     for path in kept[:-MOST_CACHED_DRIVERS]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _last_use(path: Path) -> float:
+def _last_use_time(path: Path) -> float:
     try:
         return path.stat().st_mtime
     except FileNotFoundError:  # another process was first

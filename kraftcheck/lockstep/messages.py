@@ -272,7 +272,7 @@ class MessageConverter:
     # Elections
 
     def _vote_request(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
-        data, part = found["data"], only_partition(found["data"])
+        data, part = found["data"], only_partition_in_body(found["data"])
         return VoteRequest(
             part["replicaEpoch"], part["preVote"], self._key(part["replicaId"], part["replicaDirectoryId"]),
             self._key(data["voterId"], part["voterDirectoryId"]), part["lastOffsetEpoch"],
@@ -280,26 +280,26 @@ class MessageConverter:
         )  # fmt: skip
 
     def _vote_response(self, found: Json, request: Any, source: ModelValue, dest: ModelValue) -> Record | None:
-        part = only_partition(found["data"]) or {**NO_LEADER_FIELDS, "voteGranted": False, **found["data"]}
+        part = only_partition_in_body(found["data"]) or {**NO_LEADER_FIELDS, "voteGranted": False, **found["data"]}
         return VoteResponse(
             part["leaderEpoch"], self._leader(part["leaderId"]), part["voteGranted"], error_of_answer(part),
             request.pre_vote, request.voter, request.epoch, source, dest,
         )  # fmt: skip
 
     def _begin_quorum_epoch_request(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
-        data, part = found["data"], only_partition(found["data"])
+        data, part = found["data"], only_partition_in_body(found["data"])
         voter = self._key(data["voterId"], part["voterDirectoryId"])
         return BeginQuorumEpochRequest(part["leaderEpoch"], voter, source, dest)
 
     def _end_quorum_epoch_request(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
-        part = only_partition(found["data"])
+        part = only_partition_in_body(found["data"])
         preferred = [self._key(c["candidateId"], c["candidateDirectoryId"]) for c in part["preferredCandidates"]]
         return EndQuorumEpochRequest(part["leaderEpoch"], tuple(preferred), source, dest)
 
     def _acknowledgement(
         self, kind: Any, found: Json, request: Any, source: ModelValue, dest: ModelValue
     ) -> Record | None:
-        part = only_partition(found["data"]) or {**NO_LEADER_FIELDS, **found["data"]}
+        part = only_partition_in_body(found["data"]) or {**NO_LEADER_FIELDS, **found["data"]}
         leader, problem = self._leader(part["leaderId"]), error_of_answer(part)
         answer: Record = kind(part["leaderEpoch"], leader, problem, request.epoch, source, dest)
         return answer
@@ -310,7 +310,7 @@ class MessageConverter:
     # Replication
 
     def _fetch_request(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
-        part = only_partition(found["data"])
+        part = only_partition_in_body(found["data"])
         offset = self._count(found, part["fetchOffset"])
         directory = directory_number(found["from"], part["replicaDirectoryId"])
         plain = part["currentLeaderEpoch"], offset, part["lastFetchedEpoch"], directory, source, dest
@@ -340,7 +340,7 @@ class MessageConverter:
         return Position(len(self._book.up_to(snapshot["endOffset"], snapshot["epoch"]).batches), snapshot["epoch"])
 
     def _fetch_snapshot_request(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record:
-        part = only_partition(found["data"])
+        part = only_partition_in_body(found["data"])
         snapshot = self._position(part["snapshotId"])
         directory = directory_number(found["from"], part["replicaDirectoryId"])
         plain = FetchSnapshotRequest(part["currentLeaderEpoch"], snapshot, directory, source, dest)
@@ -349,7 +349,7 @@ class MessageConverter:
     def _fetch_snapshot_response(
         self, found: Json, request: Any, source: ModelValue, dest: ModelValue
     ) -> Record | None:
-        part = only_partition(found["data"])
+        part = only_partition_in_body(found["data"])
         if part is None:  # the whole request is refused
             return FetchSnapshotResponse(0, Nil.NIL, error_of_answer(found["data"]), (), request, source, dest)
         leader, problem, snapshot = part["currentLeader"], error_of_answer(part), part["snapshotId"]
@@ -391,7 +391,7 @@ class MessageConverter:
     _update_features_response = partialmethod(_admin_response, Operation.UPDATE_FEATURES)
 
     def _describe_quorum_response(self, found: Json, _: Any, source: ModelValue, dest: ModelValue) -> Record | None:
-        part = only_partition(found["data"])
+        part = only_partition_in_body(found["data"])
         if part is None:
             return None
         problem = error_of_answer(part)
@@ -414,7 +414,7 @@ class MessageConverter:
         )
 
 
-def only_partition(data: Json) -> Any:
+def only_partition_in_body(data: Json) -> Any:
     """Return the only partition in a request or an answer; None if an answer contains no partition."""
     topics = data.get("topics")
     return topics[0]["partitions"][0] if topics and topics[0]["partitions"] else None
@@ -437,7 +437,7 @@ def names_other_sender_or_leader_endpoint(found: Json) -> bool:
 
     The model has one field for both.
     """
-    data, part = found["data"], only_partition(found["data"]) or {}
+    data, part = found["data"], only_partition_in_body(found["data"]) or {}
     senders = [data.get("replicaId"), data.get("replicaState", {}).get("replicaId")]
     if not found["answer"] or (found["api"] == "DESCRIBE_QUORUM" and part.get("errorCode") == 0):
         senders.append(part.get("leaderId"))
@@ -462,7 +462,7 @@ def is_message_absent_in_model(found: Json, *, plain_answers: bool) -> bool:
     """
     if plain_answers or not found["answer"]:
         return False
-    part = only_partition(found["data"])
+    part = only_partition_in_body(found["data"])
     if found["api"] in ("BEGIN_QUORUM_EPOCH", "END_QUORUM_EPOCH"):
         return part is not None and part["errorCode"] == 0
     return bool(found["to"] == 0)

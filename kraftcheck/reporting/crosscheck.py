@@ -197,7 +197,11 @@ def _count_table(outcome: CrosscheckResult, *, quiet: bool) -> Iterator[Line]:
     counts.append(("depth", result.depth, outcome.their_depth))
     if edges is not None:
         counts.append(("different labelled steps" if edges.labelled else "different steps", edges.ours, edges.theirs))
-    rows = [(HEAD, ("", "kraftcheck", "TLC" if run is not None else "the dump")), *map(_count_row, counts), (PLAIN, ())]
+    rows = [
+        (HEAD, ("", "kraftcheck", "TLC" if run is not None else "the dump")),
+        *map(_row_of_counts, counts),
+        (PLAIN, ()),
+    ]
     if run is not None and outcome.their_actions:
         rows += _action_rows(outcome, outcome.their_actions, quiet=quiet)
     yield from table_lines(rows, numbers=(1, 2), least=12)
@@ -208,11 +212,11 @@ def _count_table(outcome: CrosscheckResult, *, quiet: bool) -> Iterator[Line]:
 def _action_rows(outcome: CrosscheckResult, theirs: dict[str, int], *, quiet: bool) -> list[_StyledRow]:
     ours = outcome.result.actions
     names = outcome.differing_actions if quiet else {**ours, **theirs}
-    rows = [_count_row((name, ours.get(name, 0), theirs.get(name, 0))) for name in names]
+    rows = [_row_of_counts((name, ours.get(name, 0), theirs.get(name, 0))) for name in names]
     return [(HEAD, ("action", "fired", "fired")), *rows, (PLAIN, ())] if rows else []
 
 
-def _count_row(count: _LabelAndCounts) -> _StyledRow:
+def _row_of_counts(count: _LabelAndCounts) -> _StyledRow:
     name, *numbers = count
     texts = ("-" if number is None else f"{number:,}" for number in numbers)
     return PLAIN if numbers[1] in (None, numbers[0]) else OLD, (name, *texts)

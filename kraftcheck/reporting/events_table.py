@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kraftcheck.reporting.validation import value_text
+from kraftcheck.reporting.validation import text_of_logged_or_model_value
 from kraftcheck.validation.events import Event, MessageBody
 from kraftcheck.validation.sources import ClusterLogs
 
@@ -67,7 +67,7 @@ def _log_event_row(event: Event) -> dict[str, Any]:
         "correlation": event.correlation if event.correlation >= 0 else None,
         "peer": event.peer,
         "address": event.address or None,
-        "body": _message_text(body) if is_message else None if body is None else value_text(body),
+        "body": _message_text(body) if is_message else None if body is None else text_of_logged_or_model_value(body),
     }
 
 

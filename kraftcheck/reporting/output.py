@@ -62,15 +62,15 @@ def search_header_lines(job: SearchJob, how: str = "") -> Iterator[Line]:
     ]
     constants = ", ".join(f"{name} = {text_of(value)}" for name, value in protocol.constant_values().items())
     yield [(FAINT, f"constants: {constants or 'none'}")]
-    checked = ", ".join([*_property_names(options), *(["deadlock"] if options.deadlock else [])])
+    checked = ", ".join([*_checked_property_names(options), *(["deadlock"] if options.deadlock else [])])
     yield [(FAINT if checked else WARNING, f"checked: {checked or 'nothing'}")]
-    reduced = ", ".join(_reduction_texts(options))
+    reduced = ", ".join(_texts_of_search_reductions(options))
     if reduced:
         yield [(FAINT, reduced)]
     yield []
 
 
-def _reduction_texts(options: SearchRequest) -> Iterator[str]:
+def _texts_of_search_reductions(options: SearchRequest) -> Iterator[str]:
     """Yield the start, constraints, symmetry and view that reduce the searched states."""
     if options.init != "Init":
         yield f"start {options.init}"
@@ -78,7 +78,7 @@ def _reduction_texts(options: SearchRequest) -> Iterator[str]:
     yield from (f"{what} {name}" for what, name in (("symmetry", options.symmetry), ("view", options.view)) if name)
 
 
-def _property_names(options: SearchRequest) -> list[str]:
+def _checked_property_names(options: SearchRequest) -> list[str]:
     return [prop.name for prop in (*options.properties, *options.over_behaviours)]
 
 
@@ -215,7 +215,7 @@ def write_search_junit(
     from xml.etree import ElementTree
 
     violated = {violation.property: violation for violation in result.violations}
-    tests = dict.fromkeys([*_property_names(job.options), *[DEADLOCK] * job.options.deadlock])
+    tests = dict.fromkeys([*_checked_property_names(job.options), *[DEADLOCK] * job.options.deadlock])
     tests |= dict.fromkeys(violated)  # also an action with a failed assert
     name = ".".join(filter(None, ["kraftcheck", job.model.name, job.model.protocol.variant, job.config_name]))
     suite = ElementTree.Element("testsuite", {"name": name})

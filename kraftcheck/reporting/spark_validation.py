@@ -77,7 +77,7 @@ def _validate_cluster_to_row(inputs: ValidationInputs, folder: str, cluster: str
         problem = str(error).replace(f"{folder}/", "").replace(folder, cluster)
         return {"result": "unreadable", "exit_code": 2, "problem": problem}
     report = json.loads(json.dumps(validation_as_json(found)).replace(f"{folder}/", ""))
-    file, line, first = _first_problem(found)
+    file, line, first = _first_problem_of_validation(found)
     return {
         "result": report["result"],
         "exit_code": found.exit_code,
@@ -91,7 +91,7 @@ def _validate_cluster_to_row(inputs: ValidationInputs, folder: str, cluster: str
     }
 
 
-def _first_problem(found: Validation) -> tuple[str | None, int | None, str | None]:
+def _first_problem_of_validation(found: Validation) -> tuple[str | None, int | None, str | None]:
     """Return the file, the line and the text of the first divergence, broken property, finding or open question."""
     if found.divergence is not None:
         return found.divergence.event.file, found.divergence.event.line, found.divergence.what

@@ -110,7 +110,7 @@ def event_kind_text(event: Event) -> str:
     return f"{event.kind} {event.body.api}" if isinstance(event.body, MessageBody) else str(event.kind)
 
 
-def value_text(value: Any) -> str:
+def text_of_logged_or_model_value(value: Any) -> str:
     """Return a value of a log or of the model as text."""
     try:
         text = value if isinstance(value, str) else text_of(value)
@@ -133,8 +133,8 @@ def cluster_divergence_lines(found: Validation, refusal: EventRefusal) -> Iterat
                 PLAIN,
                 (
                     f"    {one.field}",
-                    truncate_text(value_text(one.kafka), MOST_QUOTED_CHARACTERS),
-                    truncate_text(value_text(one.model), MOST_QUOTED_CHARACTERS),
+                    truncate_text(text_of_logged_or_model_value(one.kafka), MOST_QUOTED_CHARACTERS),
+                    truncate_text(text_of_logged_or_model_value(one.model), MOST_QUOTED_CHARACTERS),
                 ),
             )
             for one in refusal.differences
@@ -195,7 +195,7 @@ def validation_notes(found: Validation) -> Iterator[str]:
         yield f"several versions of Kafka: {', '.join(f'{one} ({at})' for one, at in sources.versions.items())}"
     if found.replay is not None:
         yield from found.replay.notes
-        yield from _observer_notes(found)
+        yield from _notes_on_observers(found)
     yield from map(_request_storm_text, found.storms[:MOST_LISTED_FINDINGS])
     for report in found.reports:
         yield from (
@@ -211,7 +211,7 @@ def _request_storm_text(storm: RequestStorm) -> str:
     )
 
 
-def _observer_notes(found: Validation) -> Iterator[str]:
+def _notes_on_observers(found: Validation) -> Iterator[str]:
     late = found.sources.late
     for node, is_voter in found.missing.items():
         if not is_voter and node not in late:
@@ -356,7 +356,11 @@ def _divergence_as_json(found: Validation) -> dict[str, Any] | None:
         "what": refusal.what,
         "text": found.line,
         "differences": [
-            {"field": one.field, "kafka": value_text(one.kafka), "model": value_text(one.model)}
+            {
+                "field": one.field,
+                "kafka": text_of_logged_or_model_value(one.kafka),
+                "model": text_of_logged_or_model_value(one.model),
+            }
             for one in refusal.differences
         ],
         "nearest_action": refusal.action or None,

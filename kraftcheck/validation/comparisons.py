@@ -65,7 +65,7 @@ def _voter_sets_of_log(disk: ReplicaDisk) -> list[PlacedVoterSet]:
     return records
 
 
-def compare_successive_voters(disk: ReplicaDisk, report: CheckReport) -> None:
+def check_successive_voter_sets(disk: ReplicaDisk, report: CheckReport) -> None:
     """Check that successive voter sets of a log differ by one voter."""
     for (_, before, _), (offset, after, file) in pairwise(_voter_sets_of_log(disk)):
         report.checks["voter sets"] += 1
@@ -74,7 +74,7 @@ def compare_successive_voters(disk: ReplicaDisk, report: CheckReport) -> None:
             report.add(CheckFinding("voter sets", message, file, f"offset {offset}", (node_number_or_path(disk),)))
 
 
-def compare_voters(disks: list[ReplicaDisk], report: CheckReport) -> None:
+def compare_voter_sets_of_disks(disks: list[ReplicaDisk], report: CheckReport) -> None:
     """Compare the voter set of each snapshot, record and election with that of each log at its offset."""
     claims = [claim for disk in disks for claim in _voter_set_claims_of_disk(disk)]
     for disk in disks:
@@ -130,7 +130,7 @@ def _voter_set_claims_of_disk(disk: ReplicaDisk) -> Iterator[_VoterSetClaim]:
 # Elections
 
 
-def compare_elections(disks: list[ReplicaDisk], report: CheckReport) -> None:
+def check_elections_of_disks(disks: list[ReplicaDisk], report: CheckReport) -> None:
     """Check that an epoch has one leader, elected by a majority whose disks remember the vote."""
     claims: dict[int, list[tuple[int, ReplicaDisk, str, str]]] = defaultdict(list)
     elections: dict[tuple[int, int, LeaderChange], tuple[ReplicaDisk, ControlRecord]] = {}
@@ -168,7 +168,7 @@ def _check_granted_votes(
         report.add(CheckFinding("elections", message, file, where, (node_number_or_path(disk),)))
     before = disk.batch_at(offset - 1)
     log_end = (int(before["epoch"]), offset) if before is not None else None
-    for voter, state, is_known in _granting_disks(disks, disk, offset, change):
+    for voter, state, is_known in _disks_of_granted_votes(disks, disk, offset, change):
         report.checks["elections"] += 1
         if fault := _granted_vote_fault(voter, state, epoch, change.leader, log_end):
             is_new = not is_known and not state.epoch
@@ -179,7 +179,7 @@ def _check_granted_votes(
             report.add(found, is_note=is_new)
 
 
-def _granting_disks(
+def _disks_of_granted_votes(
     disks: list[ReplicaDisk], log: ReplicaDisk, offset: int, change: LeaderChange
 ) -> Iterator[tuple[ReplicaDisk, QuorumState, bool]]:
     """Yield the disks of granted votes, and whether the directory is known; another one is another replica."""
@@ -213,7 +213,7 @@ def _granted_vote_fault(
 # Logs against each other
 
 
-def compare_logs(disks: list[ReplicaDisk], report: CheckReport) -> None:
+def compare_logs_of_disks(disks: list[ReplicaDisk], report: CheckReport) -> None:
     """Compare logs where they overlap, and judge their first difference as Raft does.
 
     An uncommitted end may differ. The logs then share no epoch behind their first difference: a batch of an epoch

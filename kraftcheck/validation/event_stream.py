@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.values import escape_invisible, truncate_text
 from kraftcheck.validation.events import Event, EventKind, MessageBody
-from kraftcheck.validation.log4j import DROPPED_FIELDS, STATE_FIELD_PARSERS, events_of_lines, message_sender
+from kraftcheck.validation.log4j import DROPPED_FIELDS, STATE_FIELD_PARSERS, events_of_lines, sender_of_request
 
 
 class InvalidJsonValueError(Exception):
@@ -459,7 +459,7 @@ def event_from_fields(kind: EventKind, found: dict[str, Any], file: str = "", li
         event.body = {name: found[name] for name in REPLICA_FIELD_CODECS if name in found}
     elif body:
         event.body = body[0] if len(body) == 1 else body
-    event.peer = message_sender(event.body) if kind is EventKind.REQUEST else found.get("peer")
+    event.peer = sender_of_request(event.body) if kind is EventKind.REQUEST else found.get("peer")
     return event
 
 

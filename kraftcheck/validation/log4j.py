@@ -92,7 +92,7 @@ def parse_message_body(api: str, text: str) -> MessageBody:
     )
 
 
-def parse_offset(text: str) -> int:
+def parse_first_offset(text: str) -> int:
     """Return the first offset in a text, -1 without one."""
     found = OFFSET_FIELD_PATTERN.search(text)
     return int(found[1]) if found else -1
@@ -159,7 +159,7 @@ def _parse_leader_address(text: str) -> str | None:
 
 def _parse_high_watermark(text: str) -> int:
     high = text.partition("ighWatermark=")[2]
-    return parse_offset(high.partition(", ")[0]) if high.startswith("Optional[") else 0
+    return parse_first_offset(high.partition(", ")[0]) if high.startswith("Optional[") else 0
 
 
 ELECTION_STATES = ("Prospective", "Candidate")
@@ -200,7 +200,7 @@ def _fill_received_message_event(event: Event, text: str) -> None:
     if _fill_message_event(kind, event, text):
         created = re.search(r"createdTimeMs=(\d+)", text[-40:])
         event.created = int(created[1]) if created else -1
-        event.peer = message_sender(event.body) if kind is EventKind.REQUEST else None
+        event.peer = sender_of_request(event.body) if kind is EventKind.REQUEST else None
 
 
 def _fill_sent_request_event(event: Event, text: str) -> None:
@@ -216,7 +216,7 @@ def _fill_sent_response_event(event: Event, text: str) -> None:
         found = CREATED_TIME_PATTERN.search(request)
         event.created = int(found[1]) if found else -1
         api = MESSAGE_API_PATTERN.search(request)
-        event.peer = message_sender(parse_message_body(api[1], request[api.end() :])) if api else None
+        event.peer = sender_of_request(parse_message_body(api[1], request[api.end() :])) if api else None
 
 
 def _fill_ignored_response_event(event: Event, text: str) -> None:
@@ -326,7 +326,7 @@ SENDER_FIELDS = {
 """The field of a request that names its sender."""
 
 
-def message_sender(body: MessageBody) -> int | None:
+def sender_of_request(body: MessageBody) -> int | None:
     """Return the node that sent a request; None for an administrator."""
     if body.api in ("AddRaftVoter", "RemoveRaftVoter"):  # a joining controller does not wait for the commit
         return body.number("voterId") if body.get("ackWhenCommitted") == "false" else None

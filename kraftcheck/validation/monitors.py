@@ -18,11 +18,11 @@ import numpy as np
 
 from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.comparisons import (
-    compare_elections,
+    check_elections_of_disks,
+    check_successive_voter_sets,
     compare_log_with_snapshot,
-    compare_logs,
-    compare_successive_voters,
-    compare_voters,
+    compare_logs_of_disks,
+    compare_voter_sets_of_disks,
     is_single_voter_change,
 )
 from kraftcheck.validation.disks import MetadataSnapshot, ReplicaDisk
@@ -45,18 +45,18 @@ from kraftcheck.validation.records import BatchScan, SnapshotFooter, SnapshotHea
 def check_disks(disks: list[ReplicaDisk]) -> CheckReport:
     """Check disks, each alone and all against each other."""
     report = CheckReport(Counter(dict.fromkeys(DISK_CHECK_MEANINGS, 0)))
-    _check_identity(disks, report)
+    _check_cluster_and_disk_ids(disks, report)
     for disk in disks:
-        _check_integrity(disk, report)
+        _check_crcs_and_batch_sequence(disk, report)
         _check_epochs(disk, report)
         _check_quorum_state(disk, report)
         for snapshot in disk.snapshots:
             _check_snapshot(disk, snapshot, report)
         _check_snapshot_log_continuity(disk, report)
-        compare_successive_voters(disk, report)
-    compare_elections(disks, report)
-    compare_voters(disks, report)
-    compare_logs(disks, report)
+        check_successive_voter_sets(disk, report)
+    check_elections_of_disks(disks, report)
+    compare_voter_sets_of_disks(disks, report)
+    compare_logs_of_disks(disks, report)
     for disk in disks:
         for other in disks:
             for snapshot in other.snapshots:
@@ -64,7 +64,7 @@ def check_disks(disks: list[ReplicaDisk]) -> CheckReport:
     return report
 
 
-def _check_identity(disks: list[ReplicaDisk], report: CheckReport) -> None:
+def _check_cluster_and_disk_ids(disks: list[ReplicaDisk], report: CheckReport) -> None:
     clusters = {disk.cluster_id for disk in disks if disk.cluster_id}
     if len(clusters) > 1:
         raise InputError(f"disks: expected those of one cluster, found {', '.join(sorted(clusters))}; name one cluster")
@@ -86,7 +86,7 @@ def _log_and_snapshot_scans(disk: ReplicaDisk) -> Iterator[tuple[BatchScan, list
         yield snapshot.scan, [snapshot.file], ""
 
 
-def _check_integrity(disk: ReplicaDisk, report: CheckReport) -> None:
+def _check_crcs_and_batch_sequence(disk: ReplicaDisk, report: CheckReport) -> None:
     """Check CRCs, and that batches have neither gaps nor foreign bytes between them."""
     nodes = (node_number_or_path(disk),)
     for problem in disk.problems:

@@ -86,7 +86,7 @@ class PropertyChecker:
     def __init__(self, protocol: QuorumBase, *, is_whole: bool) -> None:
         self._protocol = protocol
         self.is_whole = is_whole
-        excused = _excused_properties(protocol)
+        excused = _properties_excused_by_known_differences(protocol)
         found = [p for p in protocol.properties.values() if p.name not in excused]
         found = [p for p in found if not p.needs and "message" not in p.asks]
         if not is_whole:
@@ -134,7 +134,7 @@ class PropertyChecker:
             self.before = State(Map(replicas), Map(), shared, Map())
 
 
-def _excused_properties(protocol: QuorumBase) -> set[str]:
+def _properties_excused_by_known_differences(protocol: QuorumBase) -> set[str]:
     """Return the properties that are not evaluated, given the known differences of a protocol."""
     kinds = {kind.__name__ for kind in type(protocol).__mro__}
     return {name for name, difference in DIFFERENCE_BY_BROKEN_PROPERTY.items() if difference in kinds} | set(

@@ -79,7 +79,7 @@ def bind(protocol: type[Protocol], config: ModelConfig) -> BoundConfig:
         _initial_state_name(protocol, config),
         tuple(p for p in behaviours if p.kind == REACHABLE),
         tuple(p for p in behaviours if p.kind == TEMPORAL),
-        _required_fairness(protocol, config),
+        _specified_or_declared_fairness(protocol, config),
     )
 
 
@@ -271,7 +271,7 @@ def _initial_state_name(protocol: type[Protocol], config: ModelConfig) -> str:
     return name if name in starts else "Init"
 
 
-def _required_fairness(protocol: type[Protocol], config: ModelConfig) -> tuple[Fairness, ...]:
+def _specified_or_declared_fairness(protocol: type[Protocol], config: ModelConfig) -> tuple[Fairness, ...]:
     """Return the fairness that SPECIFICATION requires, or the actions' own without one."""
     try:
         return protocol.fairness_of(None if config.specification is None else config.specification.name)

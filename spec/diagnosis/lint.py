@@ -24,7 +24,7 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_ty
 
 from kraftcheck.spec.diagnosis.source import compile_definition, definition_of, nodes_of_type, syntax_tree
 from kraftcheck.spec.discovery import project_modules_of_protocol, source_path
-from kraftcheck.spec.errors import ProtocolError, near_misses, unknown_name_message
+from kraftcheck.spec.errors import ProtocolError, nearest_known_names, unknown_name_message
 from kraftcheck.spec.language.declarations import REFINES, Action, Property
 from kraftcheck.spec.language.network import Network
 from kraftcheck.spec.language.protocol import Constant, Protocol
@@ -354,7 +354,7 @@ class _TypeInference:
 
     def __init__(self, function: FunctionType, owner: type | None, definition: ast.FunctionDef) -> None:
         self._globals = function.__globals__
-        known = {name: _alternative_types(kind) for name, kind in _resolved_hints(function).items()}
+        known = {name: _alternative_types(kind) for name, kind in _resolved_type_hints(function).items()}
         if owner is not None and definition.args.args:
             known[definition.args.args[0].arg] = (owner,)
         inner: list[Any] = [*nodes_of_type(definition, ast.Lambda), *nodes_of_type(definition, ast.FunctionDef)[1:]]
@@ -393,7 +393,7 @@ class _TypeInference:
         return _union_of_types(_alternative_types(_types_of_fields(one).get(node.attr, Any)) for one in owners)
 
 
-def _resolved_hints(function: Callable[..., Any]) -> dict[str, Any]:
+def _resolved_type_hints(function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return get_type_hints(function)
     except Exception:  # annotations may raise any error
@@ -490,7 +490,7 @@ def _discarded_result_warnings(definition: ast.FunctionDef, function: FunctionTy
     for node in nodes_of_type(definition, ast.Expr):
         if not isinstance(node.value, ast.Call):
             continue
-        method, root = node.value.func, _root_name(node.value)
+        method, root = node.value.func, _root_name_of_chain(node.value)
         shown = ast.unparse(node.value).partition("(")[0]
         if function.__globals__.get(root) in STEP_MAKERS:
             yield node.lineno, f"`{shown}(...)` makes a step that is discarded; forgot `yield`?"
@@ -502,7 +502,7 @@ def _discarded_result_warnings(definition: ast.FunctionDef, function: FunctionTy
             yield node.lineno, f"`{shown}(...)` returns a copy that is discarded; the original is unchanged"
 
 
-def _root_name(node: ast.expr) -> str:
+def _root_name_of_chain(node: ast.expr) -> str:
     """Return the name at the root of a chain of calls and attributes; "" if the root is not a name."""
     while isinstance(node, ast.Call | ast.Attribute):
         node = node.func if isinstance(node, ast.Call) else node.value
@@ -526,7 +526,11 @@ def _nonstate_mutation_warnings(
     def outside(node: ast.expr) -> object:
         if isinstance(node, ast.Name):
             return known.get(node.id)
-        if isinstance(node, ast.Attribute) and owner is not None and _root_name(node) in ("self", owner.__name__):
+        if (
+            isinstance(node, ast.Attribute)
+            and owner is not None
+            and _root_name_of_chain(node) in ("self", owner.__name__)
+        ):
             return getattr(owner, node.attr, None)
         return None
 
@@ -569,7 +573,7 @@ def unused_attributes_with_warnings(owner: type[Protocol], names: set[str]) -> I
 
 
 def _similar_name_hint(name: str, known: Iterable[str]) -> str:
-    near = near_misses(name, [one for one in known if one[0] != "_"])
+    near = nearest_known_names(name, [one for one in known if one[0] != "_"])
     return f" (perhaps {' or '.join(near)}?)" if near else ""
 
 
@@ -647,7 +651,7 @@ def _model_value_warnings(protocol: Protocol, trees: dict[Path, ast.Module]) -> 
 def _model_values_made(tree: ast.Module) -> Iterator[tuple[ast.Call, str, int]]:
     """Yield the calls that make a model value, with its name and place; those in defaults of constants are left out."""
     calls = nodes_of_type(tree, ast.Call)
-    defaults = {id(part) for call in calls if _root_name(call.func) == "constant" for part in ast.walk(call)}
+    defaults = {id(part) for call in calls if _root_name_of_chain(call.func) == "constant" for part in ast.walk(call)}
     for call in calls:
         match call:
             case ast.Call(ast.Name("ModelValue"), [ast.Constant(str(name))], []) if id(call) not in defaults:

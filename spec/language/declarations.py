@@ -31,7 +31,7 @@ from typing import (
 
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.formula import Each, Fairness, Formula, StatePredicate, fairness_declaration_problem
-from kraftcheck.spec.values import Record, Value, typed_key
+from kraftcheck.spec.values import Record, Value, type_distinguishing_key
 
 F = TypeVar("F", bound=Callable[..., Any])
 FairnessKind = Literal["", "weak", "strong"]
@@ -563,7 +563,7 @@ class Property:
     @cached_property
     def key(self) -> tuple[Any, ...]:
         """The unique key among the properties of a protocol and their parts: unequal values may have equal texts."""
-        return self.name, self.only, typed_key(self.fixed), self.asks if self.whole else None
+        return self.name, self.only, type_distinguishing_key(self.fixed), self.asks if self.whole else None
 
     def with_values(self, values: Mapping[str, Value]) -> Property:
         """Return the property with its `given` parameters bound."""

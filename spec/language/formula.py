@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from kraftcheck.spec.errors import ProtocolError
-from kraftcheck.spec.values import Value, typed_key
+from kraftcheck.spec.values import Value, type_distinguishing_key
 
 NEXT_ACTION = "Next"
 """The action name that stands for any action."""
@@ -76,7 +76,7 @@ class StatePredicate(Atom):
     @property
     def _key(self) -> tuple[object, ...]:
         prop = self.prop
-        return prop.function, prop.opposite, prop.only, typed_key(prop.fixed)
+        return prop.function, prop.opposite, prop.only, type_distinguishing_key(prop.fixed)
 
     def __call__(self, *_: object) -> bool:
         """Raise ProtocolError: a predicate has no value in another method."""

@@ -11,7 +11,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, combinations, permutations, product
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_values, map_model_values, same_types, typed_key
+from kraftcheck.spec.values import (
+    Map,
+    ModelValue,
+    Record,
+    Value,
+    field_values,
+    map_model_values,
+    same_types,
+    type_distinguishing_key,
+)
 
 
 class State(Record):
@@ -276,5 +285,5 @@ class ProjectedValues(dict[tuple[str, Value], Value]):
     def keyed(self, names: Iterable[str], given: Mapping[str, Value]) -> list[Value]:
         """Return the arguments with some names, as keys of a memo."""
         if self.alike:
-            return [typed_key(given[name]) if name in self.alike else given[name] for name in names]
+            return [type_distinguishing_key(given[name]) if name in self.alike else given[name] for name in names]
         return [given[name] for name in names]

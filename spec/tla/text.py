@@ -153,22 +153,22 @@ class _BoxBuilder:
         if value is None or isinstance(value, enum.Enum):
             return self.box(tla_value_of_enum_member(value))
         if kind is frozenset:
-            return _box_of_items(_SET_BRACKETS, [*map(self.box, sort_in_tlc_order(value))])
+            return _box_around_items(_SET_BRACKETS, [*map(self.box, sort_in_tlc_order(value))])
         if isinstance(value, Map):
             value = tuple_or_map_of_function(value)
         if type(value) is tuple:
-            return _box_of_items(_SEQUENCE_BRACKETS, [*map(self.box, value)])
+            return _box_around_items(_SEQUENCE_BRACKETS, [*map(self.box, value)])
         return self._function(_fields_as_map(value) if isinstance(value, Record) else value)
 
     def _function(self, value: Value) -> _Box:
         if not isinstance(value, Map):
             raise TypeError(f"{value!r} of type {type(value).__name__} is not a value")
         if all(type(key) is str and _FIELD_NAME.fullmatch(key) for key in value):
-            return _box_of_items(
+            return _box_around_items(
                 _RECORD_BRACKETS, [self.box(item) for item in value.values()], [_Box(name) for name in value]
             )
         keys = sort_in_tlc_order(value) if self._sort else list(value)
-        return _box_of_items(
+        return _box_around_items(
             _FUNCTION_BRACKETS, [self.box(value[key]) for key in keys], [self.box(key) for key in keys]
         )
 
@@ -196,7 +196,7 @@ def _fields_as_map(record: Record) -> Map[str, Value]:
     return Map(zip(field_names(type(record)), field_values(record), strict=True))
 
 
-def _box_of_items(brackets: _Brackets, items: Sequence[_Box], keys: Sequence[_Box] = ()) -> _Box:
+def _box_around_items(brackets: _Brackets, items: Sequence[_Box], keys: Sequence[_Box] = ()) -> _Box:
     if keys:
         texts = [f"{key.flat}{brackets.arrow} {item.flat}" for key, item in zip(keys, items, strict=True)]
     else:

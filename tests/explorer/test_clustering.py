@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from kraftcheck.explorer.result import SearchRequest
-from kraftcheck.explorer.tables.level_states import SAMPLED_STATES, ColumnClustering, estimate_distinct, sample_states
+from kraftcheck.explorer.tables.level_states import (
+    SAMPLED_STATES,
+    ColumnClustering,
+    estimate_distinct_hashes,
+    sample_states,
+)
 from kraftcheck.explorer.tables.rows import SpillingLevels
 from kraftcheck.explorer.tables.searches.bfs import BreadthFirstSearch
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
@@ -28,7 +33,7 @@ def test_contents_are_counted(kinds: int) -> None:
     numbers = np.random.default_rng(kinds).integers(0, kinds, 400_000).astype(np.uint64)
     hashes = numbers * np.uint64(0x9E3779B97F4A7C15 | 1)
     expected = len(np.unique(numbers))
-    assert abs(estimate_distinct(hashes) - expected) <= 0.02 * expected + 1
+    assert abs(estimate_distinct_hashes(hashes) - expected) <= 0.02 * expected + 1
 
 
 def test_columns_that_have_few_contents_together_are_packed_together() -> None:

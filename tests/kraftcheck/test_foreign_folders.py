@@ -12,7 +12,7 @@ import pytest
 
 from kraftcheck.explorer.kernel_compilation import replace_unusable_cache_folder
 from kraftcheck.explorer.native import compiling
-from kraftcheck.files import distrust_reason, remove_path
+from kraftcheck.files import folder_distrust_reason, remove_path
 from kraftcheck.lockstep import jars
 from kraftcheck.mutation.workers import VerdictFolder
 from kraftcheck.persistence.folder import BatchFolder
@@ -176,14 +176,14 @@ def test_code_that_others_can_write_is_not_run(compiled: Callable[[], list[str]]
 
 
 def test_code_of_another_user_is_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert distrust_reason(tmp_path) is None
+    assert folder_distrust_reason(tmp_path) is None
     (tmp_path / "file").touch()
     monkeypatch.setattr(os, "geteuid", lambda: 4321)
     if os.getuid() == 0:  # what root writes is trusted
         os.chown(tmp_path / "file", 4711, 4711)
-    assert distrust_reason(tmp_path) == f"{tmp_path if os.getuid() else tmp_path / 'file'} belongs to the user " + str(
-        os.getuid() or 4711
-    )
+    assert folder_distrust_reason(
+        tmp_path
+    ) == f"{tmp_path if os.getuid() else tmp_path / 'file'} belongs to the user " + str(os.getuid() or 4711)
 
 
 def test_a_driver_that_others_can_write_is_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

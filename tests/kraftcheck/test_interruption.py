@@ -145,7 +145,7 @@ def test_ctrl_c_while_llvm_hands_over_machine_code(tmp_path: Path) -> None:
     The cache lacks the code of one function, which the search compiles. The search goes on for long after that.
     """
     shutil.copytree(Path(compiled_code_folder()).parent, tmp_path / "kraftcheck")
-    for path in tmp_path.rglob("*.intern_row-*"):
+    for path in tmp_path.rglob("*.intern_written_control_row-*"):
         path.unlink()
     command = [sys.executable, "-c", DROPPED, "check", "reconfig", "--config", "smoke", "--quiet"]
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}

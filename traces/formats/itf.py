@@ -47,13 +47,13 @@ ITF = _ItfFormat("ITF")
 
 
 def _trace_events(file: str, document: dict[str, Json]) -> Iterator[TraceEvent]:
-    meta = _require_type(dict, document.get("#meta", {}), "#meta")
-    names = _require_strings(meta.get(_MODEL_VALUES_KEY, []), f"#meta.{_MODEL_VALUES_KEY}")
+    meta = _require_json_type(dict, document.get("#meta", {}), "#meta")
+    names = _require_json_strings(meta.get(_MODEL_VALUES_KEY, []), f"#meta.{_MODEL_VALUES_KEY}")
     reader = _ItfReader({name: ModelValue(name, index) for index, name in enumerate(names)})
-    variables = _require_strings(document.get("vars"), "vars")
+    variables = _require_json_strings(document.get("vars"), "vars")
     if len(set(variables)) < len(variables):
         raise JsonError("a variable twice in 'vars'", "each variable once")
-    known = {"#meta", *variables, *_require_strings(document.get("params", []), "params")}
+    known = {"#meta", *variables, *_require_json_strings(document.get("params", []), "params")}
     states = document.get("states")
     if not isinstance(states, list) or not states:
         found = "an empty one" if isinstance(states, list) else _json_type_name(states)
@@ -66,14 +66,14 @@ def _trace_events(file: str, document: dict[str, Json]) -> Iterator[TraceEvent]:
 
 def _read_state(reader: _ItfReader, index: int, state: Json, variables: list[str], known: set[str]) -> TraceState:
     place = f"states[{index}]"
-    _require_type(dict, state, place)
+    _require_json_type(dict, state, place)
     values = {name: reader.value(state[name], f"{place}.{name}") for name in variables if name in state}
     if len(values) < len(variables):
         missing = ", ".join(name for name in variables if name not in values)
         raise JsonError(f"no {escape_invisible(missing)} in {place}", "a value for each of 'vars'")
     if more := [name for name in state if name not in known]:
         raise JsonError(f"{escape_invisible(', '.join(more))} in {place}", "values of no other variables than 'vars'")
-    about = _require_type(dict, state.get("#meta", {}), f"{place}.#meta")
+    about = _require_json_type(dict, state.get("#meta", {}), f"{place}.#meta")
     if about.get("index", index) != index:
         raise JsonError(f"index {about['index']!r} in {place}.#meta", f"index {index}")
     return TraceState(index + 1, values, _string_field_or_none(about, "action") if index else None)
@@ -124,7 +124,7 @@ class _ItfReader:
         return elements
 
     def _function(self, content: Json, place: str) -> Value:
-        pairs = [self._items(pair, place) for pair in _require_type(list, content, place)]
+        pairs = [self._items(pair, place) for pair in _require_json_type(list, content, place)]
         if any(len(pair) != 2 for pair in pairs):
             raise JsonError(f"an entry that is no pair in {place}", "pairs of an argument and a value")
         function: dict[Value, Value] = dict(pairs)
@@ -133,7 +133,7 @@ class _ItfReader:
         return tuple_or_map_of_function(function)
 
     def _items(self, json: Json, place: str) -> tuple[Value, ...]:
-        return tuple([self.value(item, place) for item in _require_type(list, json, place)])
+        return tuple([self.value(item, place) for item in _require_json_type(list, json, place)])
 
 
 _READERS_BY_MARK: dict[str, Callable[[_ItfReader, Json, str], Value]] = {
@@ -144,14 +144,14 @@ _READERS_BY_MARK: dict[str, Callable[[_ItfReader, Json, str], Value]] = {
 }
 
 
-def _require_type(kind: type[T], json: Json, place: str) -> T:
+def _require_json_type(kind: type[T], json: Json, place: str) -> T:
     """Return a JSON value; raise JsonError unless it has the type `kind`."""
     if type(json) is not kind:
         raise JsonError(f"{_json_type_name(json)} in {place}", _JSON_TYPE_NAMES[kind])
     return json
 
 
-def _require_strings(json: Json, place: str) -> list[str]:
+def _require_json_strings(json: Json, place: str) -> list[str]:
     if type(json) is not list or not all(type(item) is str for item in json):
         raise JsonError(f"{_json_type_name(json)} in {place}", "an array of strings")
     return json

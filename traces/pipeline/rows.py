@@ -101,9 +101,9 @@ class ReplayRowBuilder:
                 "steps": replay.steps,
                 "verdict": replay.verdict,
                 "diverged_step": None if diverged is None else diverged - 1,
-                "reason": replay.reason and _cut_text(replay.reason),
+                "reason": replay.reason and _cut_text_to_cell_limit(replay.reason),
                 "seconds": seconds,
-                "notes": [_cut_text(note) for note in notes],
+                "notes": [_cut_text_to_cell_limit(note) for note in notes],
                 **_divergence_columns(replay.divergence),
                 "violated": replay.violated,
                 **self._lasting,
@@ -310,9 +310,9 @@ def _divergence_columns(found: Divergence | None) -> TableRow:
     return {
         "kind": found.kind,
         "action": found.action,
-        "nearest": found.nearest and _cut_text(found.nearest),
-        "differs": [_cut_text(difference.path) for difference in found.differences],
-        "guard": guard and _cut_text(guard.text),
+        "nearest": found.nearest and _cut_text_to_cell_limit(found.nearest),
+        "differs": [_cut_text_to_cell_limit(difference.path) for difference in found.differences],
+        "guard": guard and _cut_text_to_cell_limit(guard.text),
         "guard_file": guard and guard.file and "/".join(Path(guard.file).parts[-2:]),
         "guard_line": guard and guard.line,
     }
@@ -322,7 +322,12 @@ def _error_row(index: int | None, path: str, problem: str) -> TableRow:
     """Return a row of `errors`, with the line and column of the problem in separate columns."""
     match = _PLACE_AND_MESSAGE.fullmatch(problem.removeprefix(path))
     line, column, message = match.groups() if match else (None, None, problem)
-    return {"index": index, "line": line and int(line), "column": column and int(column), "message": _cut_text(message)}
+    return {
+        "index": index,
+        "line": line and int(line),
+        "column": column and int(column),
+        "message": _cut_text_to_cell_limit(message),
+    }
 
 
 def escape_surrogates(value: Any) -> Any:
@@ -332,5 +337,5 @@ def escape_surrogates(value: Any) -> Any:
     return list(map(escape_surrogates, value)) if isinstance(value, list) else value
 
 
-def _cut_text(text: str) -> str:
+def _cut_text_to_cell_limit(text: str) -> str:
     return truncate_text(text, MOST_TEXT_CHARACTERS)

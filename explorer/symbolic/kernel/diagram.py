@@ -101,7 +101,7 @@ class DiagramArrays(ArrayGroup):
 
 
 @inlined
-def level_of(d: Any, a: Any) -> Any:
+def level_of_node(d: Any, a: Any) -> Any:
     """Return the level of a node; for node 1, the number of levels."""
     return d.nodes[a, 1] >> 32
 

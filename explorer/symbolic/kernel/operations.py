@@ -16,7 +16,7 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     find_or_add_node,
     first_relation_edge_for_key,
     jit,
-    level_of,
+    level_of_node,
     map_value_to_class_span,
     push_edge,
 )
@@ -62,12 +62,12 @@ def union(d: Any, a: Any, b: Any) -> Any:
     before = d.meta[codes.META_INCOMPLETE]
     if must_return_partial_result(d):
         return b
-    level = min(level_of(d, a), level_of(d, b))
+    level = min(level_of_node(d, a), level_of_node(d, b))
     base = d.meta[codes.META_STACK_TOP]
     i, end = d.nodes[a, 0], d.nodes[a, 0] + (d.nodes[a, 1] & codes.LOW_32_BITS)
     j, stop = d.nodes[b, 0], d.nodes[b, 0] + (d.nodes[b, 1] & codes.LOW_32_BITS)
-    if level_of(d, a) != level_of(d, b):
-        if level_of(d, a) > level:
+    if level_of_node(d, a) != level_of_node(d, b):
+        if level_of_node(d, a) > level:
             a, i, end = b, j, stop
             b = key1 >> 32
         # b skips the level, so its value there is 0
@@ -115,16 +115,16 @@ def difference(d: Any, a: Any, b: Any) -> Any:
     if found != codes.UNKNOWN_RESULT:
         return found
     before = d.meta[codes.META_INCOMPLETE]
-    level = level_of(d, a)
+    level = level_of_node(d, a)
     i, end = d.nodes[a, 0], d.nodes[a, 0] + (d.nodes[a, 1] & codes.LOW_32_BITS)
     j, stop = d.nodes[b, 0], d.nodes[b, 0] + (d.nodes[b, 1] & codes.LOW_32_BITS)
-    if level > level_of(d, b):  # a's value at the level of b is 0
+    if level > level_of_node(d, b):  # a's value at the level of b is 0
         rest = d.edges[j] & codes.LOW_32_BITS if d.edges[j] >> 32 == 0 else np.int64(0)
         result = difference(d, a, rest)
     else:
         # Merge the sorted edges. If b skips the level, its only value there is 0.
         base = d.meta[codes.META_STACK_TOP]
-        skips = level < level_of(d, b)
+        skips = level < level_of_node(d, b)
         while i < end:
             e = d.edges[i]
             i += 1
@@ -149,16 +149,16 @@ def intersection(d: Any, a: Any, b: Any) -> Any:
         return a
     if a == 0 or b == 0:
         return np.int64(0)
-    if level_of(d, a) > level_of(d, b) or (level_of(d, a) == level_of(d, b) and a > b):
+    if level_of_node(d, a) > level_of_node(d, b) or (level_of_node(d, a) == level_of_node(d, b) and a > b):
         a, b = b, a
     key1, key2 = a << 32 | b, np.int64(codes.OP_INTERSECTION) << 32
     found = cached_result_or_stop(d, key1, key2)
     if found != codes.UNKNOWN_RESULT:
         return found
     before = d.meta[codes.META_INCOMPLETE]
-    level = level_of(d, a)
+    level = level_of_node(d, a)
     i, end = d.nodes[a, 0], d.nodes[a, 0] + (d.nodes[a, 1] & codes.LOW_32_BITS)
-    if level < level_of(d, b):  # b's value at the level of a is 0
+    if level < level_of_node(d, b):  # b's value at the level of a is 0
         rest = d.edges[i] & codes.LOW_32_BITS if d.edges[i] >> 32 == 0 else np.int64(0)
         result = intersection(d, rest, b)
     else:
@@ -235,14 +235,14 @@ def successors(d: Any, a: Any, r: Any, keep: Any) -> Any:
     start, n = d.nodes[a, 0], d.nodes[a, 1] & codes.LOW_32_BITS
     base = d.meta[codes.META_STACK_TOP]
     # Above the relation's first level nothing changes: each edge keeps its value, with the product of its child.
-    if level_of(d, a) < level:
+    if level_of_node(d, a) < level:
         for i in range(start, start + n):
             child = successors(d, d.edges[i] & codes.LOW_32_BITS, r, keep)
             if child:
                 push_edge(d, d.edges[i] & ~codes.LOW_32_BITS | child)
-        result = node_from_stack(d, level_of(d, a), base)
+        result = node_from_stack(d, level_of_node(d, a), base)
     else:
-        skips = level_of(d, a) > level
+        skips = level_of_node(d, a) > level
         table = d.relation_edges
         # At the relation's level: apply the enabled events to each edge, or to the value 0 if the set skips the level.
         for i in range(1 if skips else n):
@@ -288,7 +288,7 @@ def find_edge_place(edges: Any, low: Any, high: Any, value: Any) -> Any:
 @inlined
 def child_for_value(d: Any, b: Any, level: Any, value: Any) -> Any:
     """Return a set's child for a value at a level; the set's node must not be above that level."""
-    if b == 0 or level_of(d, b) > level:
+    if b == 0 or level_of_node(d, b) > level:
         return b if value == 0 else np.int64(0)
     start, end = d.nodes[b, 0], d.nodes[b, 0] + (d.nodes[b, 1] & codes.LOW_32_BITS)
     i = find_edge_place(d.edges, start, end, value)
@@ -308,8 +308,8 @@ def predecessors(d: Any, a: Any, r: Any, b: Any) -> Any:
         return found
     before = d.meta[codes.META_INCOMPLETE]
     rule, table = d.relation_nodes[r], d.relation_edges
-    level = min(rule[0], level_of(d, a), level_of(d, b))
-    start, n, skips = d.nodes[a, 0], d.nodes[a, 1] & codes.LOW_32_BITS, level_of(d, a) > level
+    level = min(rule[0], level_of_node(d, a), level_of_node(d, b))
+    start, n, skips = d.nodes[a, 0], d.nodes[a, 1] & codes.LOW_32_BITS, level_of_node(d, a) > level
     base = d.meta[codes.META_STACK_TOP]
     # For each edge, compute the part of its child that leads into the set, with the kinds of events of `successors`.
     for i in range(1 if skips else n):
@@ -349,15 +349,15 @@ def count_steps_modulo(d: Any, a: Any, r: Any, which: Any, modulus: Any) -> Any:
     found = cached_result(d, key1, key2)
     if found != codes.UNKNOWN_RESULT:
         return found
-    level = d.relation_nodes[r, 0] if r > 1 else level_of(d, a)
+    level = d.relation_nodes[r, 0] if r > 1 else level_of_node(d, a)
     start, n = d.nodes[a, 0], d.nodes[a, 1] & codes.LOW_32_BITS
     result, rule, table = np.int64(0), d.relation_nodes[r], d.relation_edges
     # The same phases as in `successors`, whose lookups are all cached by now.
-    if r == 1 or level_of(d, a) < level:
+    if r == 1 or level_of_node(d, a) < level:
         for i in range(start, start + n):
             result = (result + count_steps_modulo(d, d.edges[i] & codes.LOW_32_BITS, r, which, modulus)) % modulus
     else:
-        skips = level_of(d, a) > level
+        skips = level_of_node(d, a) > level
         for i in range(1 if skips else n):
             e = a if skips else d.edges[start + i]
             value, child = e >> 32, e & codes.LOW_32_BITS

@@ -19,7 +19,7 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     cached_result,
     first_relation_edge_for_key,
     jit,
-    level_of,
+    level_of_node,
     map_value_to_class_span,
     push_edge,
     rebuild_node_table,
@@ -64,13 +64,13 @@ def project_onto_dimensions(d: Any, a: Any, t: Any) -> Any:
     level = d.tails[t, 0]
     start, n = d.nodes[a, 0], d.nodes[a, 1] & codes.LOW_32_BITS
     # A level above the tail is projected away: unite its children. The tail's own level keeps the classes of values.
-    if level_of(d, a) < level:
+    if level_of_node(d, a) < level:
         result = np.int64(0)
         for i in range(start, start + n):
             result = union(d, result, project_onto_dimensions(d, d.edges[i] & codes.LOW_32_BITS, t))
     else:
         base = d.meta[codes.META_STACK_TOP]
-        skips = level_of(d, a) > level
+        skips = level_of_node(d, a) > level
         for i in range(1 if skips else n):
             e = a if skips else d.edges[start + i]
             child = project_onto_dimensions(d, e & codes.LOW_32_BITS, d.tails[t, 2])
@@ -107,7 +107,7 @@ def project_onto_watched_dimensions(d: Any, a: Any, t: Any) -> Any:
     """Return the projection of a non-empty set onto a watched tail (a list of dimensions); cache it in the node."""
     if t == 0:
         return np.int64(1)
-    tails, level = d.tails, level_of(d, a)
+    tails, level = d.tails, level_of_node(d, a)
     if level > tails[t, 0]:  # the set's value there is 0
         base, rest = d.meta[codes.META_STACK_TOP], project_onto_watched_dimensions(d, a, tails[t, 2])
         if rest:
@@ -174,7 +174,7 @@ def projection_may_enable_event(d: Any, projection: Any, r: Any) -> Any:
     else:
         result, how = np.int64(rule[3] >= 0), np.int64(d.tails[gate, 1] != 0)
         start, n = d.nodes[projection, 0], d.nodes[projection, 1] & codes.LOW_32_BITS
-        skips = level_of(d, projection) > level
+        skips = level_of_node(d, projection) > level
         for i in range(1 if skips else n):
             e = projection if skips else d.edges[start + i]
             k = np.int64(-1) if result else first_relation_edge_for_key(d, r, how, e >> 32)

@@ -25,7 +25,7 @@ from kraftcheck.explorer.symbolic.kernel.diagram import (
     cached_result,
     call_function_at_address,
     jit,
-    level_of,
+    level_of_node,
     push_edge,
 )
 from kraftcheck.explorer.symbolic.kernel.operations import (
@@ -100,7 +100,7 @@ def _set_child_of_stack_edges(d: Any, base: Any, end: Any, level: Any, b: Any, v
     """
     scratch, stamps = d.scratch, d.stamps
     if end == base and b:
-        skips, start = level_of(d, b) > level, d.nodes[b, 0]
+        skips, start = level_of_node(d, b) > level, d.nodes[b, 0]
         n = np.int64(1) if skips else d.nodes[b, 1] & codes.LOW_32_BITS
         if not _shift_stack(d, base, n):
             return end, base
@@ -136,19 +136,19 @@ def saturated_union(d: Any, a: Any, r: Any, p: Any, b: Any) -> Any:
     meta, scratch, stamps, table = d.meta, d.scratch, d.stamps, d.relation_edges
     before, none = meta[codes.META_INCOMPLETE], np.int64(0)
     # Find the first level with something to do: a node of either set, the relation, or an event.
-    q = min(level_of(d, a), d.next_top[p])
+    q = min(level_of_node(d, a), d.next_top[p])
     if r:
         q = min(q, d.relation_nodes[r, 0])
     elif q == meta[codes.META_LEVELS]:
         return a
     if b:
-        q = min(q, level_of(d, b))
+        q = min(q, level_of_node(d, b))
     key1, own = a << 32 | r, np.int64(codes.OP_SATURATED) << 24 | q
     found = cached_result(d, key1, b << 32 | own)
     if found == codes.UNKNOWN_RESULT:
         if must_return_partial_result(d):
             return b if r else a
-        base, start, skips = meta[codes.META_STACK_TOP], d.nodes[a, 0], level_of(d, a) > q
+        base, start, skips = meta[codes.META_STACK_TOP], d.nodes[a, 0], level_of_node(d, a) > q
         stop, end, i = start + (1 if skips else d.nodes[a, 1] & codes.LOW_32_BITS), base, base
         # Without a relation, saturate the set itself: first its children.
         if r == 0:

@@ -239,7 +239,7 @@ def control_row_home(t: Any, row: Any) -> Any:
 
 
 @jit
-def intern_row(t: Any, written: Any) -> Any:
+def intern_written_control_row(t: Any, written: Any) -> Any:
     """Intern the control row written at a free place; return its id."""
     fresh = t.meta[codes.META_ROWS]
     if written + 2 >= t.rows.shape[0]:
@@ -284,11 +284,11 @@ def set_view_representative(t: Any, row: Any) -> None:
         hides |= t.hidden[c] != 0
         t.rows[fresh, c] = 0 if t.hidden[c] != 0 else t.rows[row, c]
     if hides:
-        t.row_info[row, codes.ROW_IDENTITY] = intern_row(t, fresh)
+        t.row_info[row, codes.ROW_IDENTITY] = intern_written_control_row(t, fresh)
 
 
 @jit
-def rehash_rows(t: Any) -> None:
+def rehash_control_rows(t: Any) -> None:
     """Insert every control row into an emptied hash table."""
     mask = np.int64(len(t.row_table) - 1)
     for row in range(t.meta[codes.META_ROWS]):
@@ -337,7 +337,7 @@ def intern_row_images(t: Any, row: Any) -> None:
             local = t.rows[row, base + s]
             if local != 0:
                 t.rows[fresh, base + t.permuted_slots[g, s]] = t.permuted_locals[local, g]
-        t.permuted_rows[row, g] = intern_row(t, fresh)
+        t.permuted_rows[row, g] = intern_written_control_row(t, fresh)
 
 
 @jit

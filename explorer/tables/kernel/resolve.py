@@ -89,7 +89,7 @@ def apply_delta_to_row(t: Any, row: Any, delta: Any) -> Any:
         arrays.abort_to_grow(t, codes.GROW_ROWS)
     result = write_row_after_delta(t, row, delta, fresh)
     if result == 0:
-        target = interning.intern_row(t, fresh)
+        target = interning.intern_written_control_row(t, fresh)
         flags = interning.evaluate_step_properties(t, row, target)
         result = (
             np.int64(flags)
@@ -191,7 +191,7 @@ def build_internal_steps(t: Any, row: Any) -> None:
         place = np.int64(t.row_items[k, 1])
         if place < 0:
             continue
-        target = interning.intern_row(t, place)
+        target = interning.intern_written_control_row(t, place)
         flags = interning.evaluate_step_properties(t, row, target)
         missing |= flags < 0
         t.row_items[k, 1] = target

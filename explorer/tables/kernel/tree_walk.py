@@ -14,7 +14,7 @@ LEAST_JUMPS, MOST_JUMPS = 4, 64  # length of a node's jump array
 
 
 @inlined
-def find_child(t: Any, node: Any, answer: Any) -> Any:
+def find_child_for_answer(t: Any, node: Any, answer: Any) -> Any:
     """Return a node's child for an answer, or MISSING."""
     if answer < t.nodes[node, codes.NODE_JUMP_COUNT]:
         return np.int64(t.jumps[t.nodes[node, codes.NODE_JUMPS] + answer])
@@ -57,7 +57,7 @@ def walk_tree(
             answer = np.int64(t.inbox_answers[t.nodes[node, codes.NODE_A], inbox])
             if answer < 0:
                 return codes.MISSING
-        node = find_child(t, node, answer)
+        node = find_child_for_answer(t, node, answer)
         if node < 0:
             return codes.MISSING
 
@@ -65,7 +65,7 @@ def walk_tree(
 @jit
 def find_child_from_python(t: Any, node: Any, answer: Any) -> Any:
     """Return a node's child for an answer, or MISSING; an entry point for Python."""
-    return find_child(t, node, answer)
+    return find_child_for_answer(t, node, answer)
 
 
 @jit
@@ -83,7 +83,7 @@ def insert_path(t: Any, node: Any, path: Any, nodes: Any, jumps: Any) -> Any:
             if t.nodes[node, column] != path[k, column]:
                 return codes.MISSING, nodes, jumps
         answer = path[k, 3]
-        found = find_child(t, node, answer)
+        found = find_child_for_answer(t, node, answer)
         if found < 0:
             found = np.int64(nodes)
             t.nodes[found] = 0

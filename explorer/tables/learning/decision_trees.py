@@ -53,7 +53,7 @@ from kraftcheck.explorer.transition_system import LabelTable
 from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Projection, Property
 from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.type_checks import may_be_record
-from kraftcheck.spec.values import Map, Record, Value, field_names, field_types, typed_key, with_fields
+from kraftcheck.spec.values import Map, Record, Value, field_names, field_types, type_distinguishing_key, with_fields
 
 
 class PartlyReadRecord(NamedTuple):
@@ -351,7 +351,7 @@ def _delta_steps(steps: list[Step], changes: list[dict[str, SetChange]], log: Re
     plain: dict[Step, set[str]] = defaultdict(set)  # fields that a step sets to a value that is no change
     for step, sets, rest in zip(steps, changes, rests, strict=True):
         whole, puts = _whole_values_where_others_have_deltas(step, written, put - sets.keys())
-        alike[rest].add(typed_key((_peer_changes(step), tuple(sets.items()), whole, puts)))
+        alike[rest].add(type_distinguishing_key((_peer_changes(step), tuple(sets.items()), whole, puts)))
         plain[rest].update(dict(puts))
     for step, sets, rest in zip(steps, changes, rests, strict=True):
         is_sure = len(alike[rest]) == 1

@@ -25,7 +25,7 @@ from kraftcheck.explorer.tables.kernel.packing import CLUSTER_ITEM_MASK, rehash_
 from kraftcheck.explorer.tables.kernel.tree_walk import MOST_JUMPS
 from kraftcheck.spec.errors import ProtocolError
 from kraftcheck.spec.language.state import Permutation
-from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_values, same_types, typed_key
+from kraftcheck.spec.values import Map, ModelValue, Record, Value, field_values, same_types, type_distinguishing_key
 
 LIMIT_ADVICE = "reduce the model, or use --engine reference"
 FIRST_ROWS_LOG2 = {
@@ -180,7 +180,7 @@ class GrowingTables(arrays.MemoTables):
             codes.GROW_MAP: self._grow_maps,
             codes.GROW_ITEMS: partial(self._double, "row_items"),
             codes.GROW_ROWS: self.make_room_for_rows,
-            codes.GROW_HASHES: lambda: self.rehash_rows(2 * len(self.row_table)),
+            codes.GROW_HASHES: lambda: self.rehash_control_rows(2 * len(self.row_table)),
             codes.GROW_CONTENTS: self._grow_contents,
             codes.GROW_BUNDLE_ITEMS: partial(self._double, "bundle_items"),
             codes.GROW_CLUSTER_ITEMS: self._grow_cluster_items,
@@ -243,12 +243,12 @@ class GrowingTables(arrays.MemoTables):
         """Make room for more control rows."""
         self._double("rows", "row_info", "permuted_rows")
         if len(self.row_table) < 2 * len(self.rows):
-            self.rehash_rows(2 * len(self.rows))
+            self.rehash_control_rows(2 * len(self.rows))
 
-    def rehash_rows(self, places: int) -> None:
+    def rehash_control_rows(self, places: int) -> None:
         """Insert every control row into a new hash table of `places` places."""
         self.row_table = np.full(places, -1, np.int32)
-        interning.rehash_rows(self)
+        interning.rehash_control_rows(self)
 
     def rehash_contents(self, places: int) -> None:
         """Insert every inbox content into a new hash table of `places` places."""
@@ -312,7 +312,7 @@ class InterningFunction(NamedTuple):
     def number(self, value: Any) -> int:
         """Return the id of the function's result for a value."""
         answer = self.function(value)
-        key = typed_key(answer)
+        key = type_distinguishing_key(answer)
         found = self.ids.get(key)
         if found is None:
             found = self.ids[key] = len(self.values)

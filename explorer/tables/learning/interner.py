@@ -21,7 +21,7 @@ from kraftcheck.explorer.tables.rows import Rows
 from kraftcheck.spec.language.network import Network
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import Permutation, State, permutation_group, permute_model_values
-from kraftcheck.spec.values import Map, Record, Value, field_names, typed_key
+from kraftcheck.spec.values import Map, Record, Value, field_names, type_distinguishing_key
 
 MOST_DECODED_CONTENTS = 1 << 14
 """Most inbox contents that are kept as values where counting rules apply."""
@@ -221,7 +221,7 @@ class Interner:
         if columns > tables.rows.shape[1]:
             tables.rows = growing_tables.with_more_columns(tables.rows, columns)
             tables.hidden = grow_array(tables.hidden, columns)
-            tables.rehash_rows(len(tables.row_table))
+            tables.rehash_control_rows(len(tables.row_table))
 
     def local(self, record: Record) -> int:
         """Return the id of a local state."""
@@ -238,7 +238,7 @@ class Interner:
 
     def change(self, fields: FieldItems) -> int:
         """Intern a change of some fields of a local state, as (name, value) pairs; return its id."""
-        key = typed_key(fields)
+        key = type_distinguishing_key(fields)
         found = self._changes.find(key)
         return self._changes.add(key, fields) if found is None else found
 
@@ -297,7 +297,7 @@ class Interner:
             if fresh < len(tables.rows):
                 tables.rows[fresh] = values
                 with suppress(arrays.TableFull):
-                    return int(interning.intern_row(tables, fresh))
+                    return int(interning.intern_written_control_row(tables, fresh))
             tables.grow(0 if tables.meta[codes.META_GROW] else codes.GROW_ROWS)
 
     def decode_state(self, row: Any) -> State:

@@ -36,7 +36,7 @@ from kraftcheck.spec.values import (
     field_values,
     may_conflate_values,
     ordered,
-    typed_key,
+    type_distinguishing_key,
 )
 
 FEWEST_VALUES_TO_EXPLODE = 64
@@ -77,7 +77,9 @@ class ExplodedSets:
         if not all(type(value) is frozenset for value in values):
             return False
         found = frozenset().union(*values)
-        if field in self.mixed and len({typed_key(element) for value in values for element in value}) > len(found):
+        if field in self.mixed and len(
+            {type_distinguishing_key(element) for value in values for element in value}
+        ) > len(found):
             return False
         return 2 * len(found) <= len(values)
 
@@ -95,7 +97,7 @@ class ExplodedSets:
         words = self.words_of(field, values)[tables.rows[:rows, column]]
         tables.rows[:rows, base : base + words.shape[1]] = words
         tables.rows[:rows, column] = 0
-        tables.rehash_rows(len(tables.row_table))
+        tables.rehash_control_rows(len(tables.row_table))
         for delta in np.flatnonzero(tables.deltas[:, 1]).tolist():
             first, count, *spent = tables.deltas[delta].tolist()
             assigned = {at: pair for at, *pair in tables.assignments[first : first + count].tolist()}
@@ -140,7 +142,7 @@ class ExplodedSets:
         tables.meta[codes.META_SLOT_BASE] += more
         exploded = [(one, first, self.room[one]) for one, first in self.first.items()]
         tables.exploded = np.array(exploded, np.int32)
-        tables.rehash_rows(len(tables.row_table))
+        tables.rehash_control_rows(len(tables.row_table))
 
     def bit(self, field: int, place: int) -> tuple[int, int]:
         """Return the column and the bit of an element, given its place among the known ones."""
@@ -158,7 +160,9 @@ class ExplodedSets:
             self._orbits.note(
                 "permuted_shared", _kernel_bit_number(place), element, partial(self._bit_of, field), field, self.fields
             )
-        elif field in self.mixed and typed_key(element) != typed_key(other := next(islice(known, place, None))):
+        elif field in self.mixed and type_distinguishing_key(element) != type_distinguishing_key(
+            other := next(islice(known, place, None))
+        ):
             both = f"{other!r} or {element!r}, which are equal in Python"
             raise ProtocolError(f"a shared set holds {both}; make them differ, or use --engine reference")
         return place
@@ -331,7 +335,7 @@ class SharedFieldInterner:
 
     def id_of(self, column: int, value: Value) -> int:
         """Return the id of a field's value."""
-        key = typed_key(value)
+        key = type_distinguishing_key(value)
         found = self.values[column].find(key)
         if found is None:
             found = self.values[column].add(key, value)

@@ -22,7 +22,10 @@ from kraftcheck.explorer.tables.kernel.expand import (
     append_state_unless_recent,
     forget_recent_successors,
 )
-from kraftcheck.explorer.tables.kernel.flat.successors import evaluate_invariants_of_pruned_successors, expand_flat
+from kraftcheck.explorer.tables.kernel.flat.successors import (
+    evaluate_invariants_of_pruned_successors,
+    expand_flat_state,
+)
 from kraftcheck.explorer.tables.kernel.packing import (
     ALL_ZERO_HASH,
     CLUSTER_ITEM_MASK,
@@ -175,7 +178,7 @@ def resolve_flat_misses(packing: Any, t: Any, worker: Any) -> None:
     while t.meta[codes.META_SETTLED] < t.meta[codes.META_LEFT]:
         at, tries = np.int64(t.waiting[t.meta[codes.META_SETTLED]]), 0
         while True:
-            n = expand_flat(t, packing, worker, at, True)
+            n = expand_flat_state(t, packing, worker, at, True)
             known = (
                 n != codes.MISSING
                 and n != codes.BUFFER_FULL
@@ -287,7 +290,7 @@ def append_or_queue_successor(t: Any, packing: Any, worker: Any, found: Any, rec
 @inlined
 def expand_and_canonicalize_flat_state(t: Any, packing: Any, worker: Any, at: Any) -> Any:
     """Expand a flat state, and judge and canonicalize its successors; return their number, MISSING or BUFFER_FULL."""
-    n = expand_flat(t, packing, worker, at, False)
+    n = expand_flat_state(t, packing, worker, at, False)
     if n > 0 and not evaluate_invariants_of_pruned_successors(t, worker, False, n):
         n = codes.MISSING
     if n > 0 and t.meta[codes.META_PERMUTATIONS] > 1 and not find_canonical_permutations(t, worker, False, n):

@@ -17,7 +17,7 @@ import numpy as np
 from kraftcheck.explorer.native.compiling import inlined, unowned_array
 from kraftcheck.explorer.tables.kernel import arrays, codes, interning, jit, maps
 from kraftcheck.explorer.tables.kernel.resolve import list_handler_outcomes
-from kraftcheck.explorer.tables.kernel.tree_walk import find_child, walk_tree
+from kraftcheck.explorer.tables.kernel.tree_walk import find_child_for_answer, walk_tree
 
 
 @jit
@@ -28,7 +28,7 @@ def intern_control_row(t: Any, rows: Any, row: Any, known: Any) -> Any:
         arrays.abort_to_grow(t, codes.GROW_ROWS)
     for c in range(t.rows.shape[1]):
         t.rows[fresh, c] = rows[row, c] if c < known else 0
-    return interning.intern_row(t, fresh)
+    return interning.intern_written_control_row(t, fresh)
 
 
 @jit
@@ -272,7 +272,7 @@ def walk_tree_by_shared_and_locals(
             answer = np.int64(rows[row, a] if asks == codes.SHARED else t.shared_answers[a, rows[row, b]])
         else:
             return np.int64(codes.MISSING) if asks == codes.UNKNOWN else READS_OTHER_PARTS
-        node = find_child(t, node, answer)
+        node = find_child_for_answer(t, node, answer)
         if node < 0:
             return np.int64(codes.MISSING)
 

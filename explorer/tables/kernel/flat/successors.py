@@ -291,7 +291,7 @@ def expand_inbox(t: Any, packing: Any, worker: Any, serial: Any, at: Any, n: Any
 
 
 @jit
-def expand_flat(t: Any, packing: Any, worker: Any, at: Any, serial: Any) -> Any:
+def expand_flat_state(t: Any, packing: Any, worker: Any, at: Any, serial: Any) -> Any:
     """Write all successors of a flat state to `worker.succ`, as rows (action, flags, columns, inboxes ...).
 
     Returns their number, MISSING after a cache miss, or BUFFER_FULL where the buffer has no room.
