@@ -116,7 +116,7 @@ class _Clause(NamedTuple):
                 for loop in loops:
                     path = path.within(loop.target, loop.iter, loop.ifs)
                 value = element if isinstance(value, ast.ListComp) else ast.Set([element])
-        if not _is_certain(value):
+        if not _certainly_raises_no_error(value):
             values, nothing = ast.Tuple([value], ast.Load()), ast.Tuple([], ast.Load())
             yield path._replace(test=ast.Compare(values, [ast.NotEq()], [nothing]))
 
@@ -128,7 +128,9 @@ class _Clause(NamedTuple):
     @property
     def uncertain_names(self) -> set[str]:
         """The variables of the loops over elements that a use may change, or use up."""
-        return stored_names(loop.target for loop in self.loops if not _has_plain_elements(loop.iter))
+        return stored_names(
+            loop.target for loop in self.loops if not _has_elements_certainly_unchanged_by_use(loop.iter)
+        )
 
     @property
     def free_names(self) -> set[str]:
@@ -137,24 +139,28 @@ class _Clause(NamedTuple):
         return set[str]().union(*map(loaded_names, parts)) - stored_names(self.loops)
 
 
-def _is_certain(value: ast.expr) -> bool:
+def _certainly_raises_no_error(value: ast.expr) -> bool:
     """Whether the evaluation of an expression raises no error."""
-    return isinstance(value, ast.Constant) or ast.unparse(value) == "state.shared" or _is_certain_collection(value)
+    return (
+        isinstance(value, ast.Constant)
+        or ast.unparse(value) == "state.shared"
+        or _loop_over_certainly_raises_no_error(value)
+    )
 
 
-def _is_certain_collection(value: ast.expr) -> bool:
+def _loop_over_certainly_raises_no_error(value: ast.expr) -> bool:
     """Whether a loop over the elements of an expression raises no error."""
     match value:
         case ast.Call(ast.Name(name), [only], []) if name in COPYING_FUNCTIONS:
-            return _is_certain_collection(only)
+            return _loop_over_certainly_raises_no_error(only)
     return ast.unparse(value) in _CERTAIN_COLLECTIONS
 
 
-def _is_certain_loop(target: ast.expr, elements: ast.expr) -> bool:
+def _loop_certainly_raises_no_error(target: ast.expr, elements: ast.expr) -> bool:
     match target:
         case ast.Tuple([ast.Name(), ast.Name()]):
             return ast.unparse(elements) == "state.replicas.items()"
-    return isinstance(target, ast.Name) and _is_certain_collection(elements)
+    return isinstance(target, ast.Name) and _loop_over_certainly_raises_no_error(elements)
 
 
 def _negated(test: ast.expr) -> ast.expr:
@@ -166,7 +172,7 @@ def _clauses_of_test(test: ast.expr, path: _Clause) -> Iterator[_Clause]:
     quantified = _parse_universal_quantifier(test)
     match test:
         case ast.BoolOp(ast.And(), [*others, last]):
-            yield from _conditions_of_tests(others, path)
+            yield from _clauses_of_tests_with_unused_values(others, path)
             yield from _clauses_of_test(last, path)
         case ast.BoolOp(ast.Or(), [*others, last]) if all(map(_is_bool, others)):
             for other in others:
@@ -183,7 +189,7 @@ def _clauses_of_test(test: ast.expr, path: _Clause) -> Iterator[_Clause]:
             yield _clause_of_pairs(test, path) or path._replace(test=test)
 
 
-def _conditions_of_tests(tests: list[ast.expr], path: _Clause) -> Iterator[_Clause]:
+def _clauses_of_tests_with_unused_values(tests: list[ast.expr], path: _Clause) -> Iterator[_Clause]:
     """Yield the clauses of tests whose values are not used where they are true."""
     for test in tests:
         yield from (one.as_condition for one in _clauses_of_test(test, path))
@@ -253,15 +259,17 @@ def _clauses_of_statements(body: list[ast.stmt], path: _Clause) -> Iterator[_Cla
                 return
             case ast.Assign([ast.Name(name)], value) if _is_repeatable(value):
                 yield from path.evaluating(value)
-                yield from _clauses_of_statements(_with_value(name, value, body[number + 1 :]), path)
+                yield from _clauses_of_statements(
+                    _statements_with_value_of_variable(name, value, body[number + 1 :]), path
+                )
                 return
             case ast.If():
                 yield from _clauses_of_branch(statement, path)
-                if _leaves([statement]):
+                if _always_leave_loop_body([statement]):
                     return
                 path = _path_after_branch(statement, path)
             case ast.For(target, elements, inner, []):
-                if not _is_certain_loop(target, elements):
+                if not _loop_certainly_raises_no_error(target, elements):
                     yield path.within(target, elements)
                 yield from _clauses_of_statements(inner, path.within(target, elements))
             case _ if not isinstance(statement, ast.Pass) and without_docstring([statement]):
@@ -285,37 +293,39 @@ def _clauses_of_end(statement: ast.Return | ast.Continue, path: _Clause) -> Iter
 def _path_after_branch(branch: ast.If, path: _Clause) -> _Clause:
     """Return the path of the statements that follow an `if`."""
     for body, guard in ((branch.body, _negated(branch.test)), (branch.orelse, branch.test)):
-        if _leaves(body):
+        if _always_leave_loop_body(body):
             path = path.guarded(guard)
-        elif _may_leave(body):
+        elif _may_leave_without_false(body):
             raise NoClausesError("a branch may leave")
     return path
 
 
-def _leaves(body: list[ast.stmt]) -> bool:
+def _always_leave_loop_body(body: list[ast.stmt]) -> bool:
     """Whether statements always return, or go on with the next element of a loop."""
     last = body[-1] if body else None
     if isinstance(last, ast.If):
-        return _leaves(last.body) and _leaves(last.orelse)
+        return _always_leave_loop_body(last.body) and _always_leave_loop_body(last.orelse)
     return isinstance(last, _LEAVING_STATEMENTS)
 
 
-def _may_leave(body: list[ast.stmt]) -> bool:
+def _may_leave_without_false(body: list[ast.stmt]) -> bool:
     """Whether statements may return another value than False, or go on with the next element of a loop."""
     ends = [one.value if isinstance(one, ast.Return) else None for one in body if isinstance(one, _LEAVING_STATEMENTS)]
     branches = (one for one in body if isinstance(one, ast.If))
-    return not all(map(_is_false, ends)) or any(_may_leave([*one.body, *one.orelse]) for one in branches)
+    return not all(map(_is_false, ends)) or any(_may_leave_without_false([*one.body, *one.orelse]) for one in branches)
 
 
 def _is_false(value: ast.expr | None) -> bool:
     return isinstance(value, ast.Constant) and value.value is False
 
 
-def _with_value(name: str, value: ast.expr, statements: list[ast.stmt]) -> list[ast.stmt]:
+def _statements_with_value_of_variable(name: str, value: ast.expr, statements: list[ast.stmt]) -> list[ast.stmt]:
     """Return statements with the value of a variable in its place."""
     stored = {part for one in stored_names(statements) for part in (one, one.partition(" ")[0])}  # loops leave theirs
-    changes = (_is_mutable(value) and not _is_only_read(name, statements)) or _is_identity_used(name, value, statements)
-    changes |= _is_computed(value) and not _is_only_compared({name}, statements)
+    changes = (_is_mutable(value) and not _only_read_collection(name, statements)) or _is_identity_used(
+        name, value, statements
+    )
+    changes |= _reads_python_property(value) and not _only_compare_variables({name}, statements)
     if changes or not {name, *loaded_names(value)}.isdisjoint(stored):
         raise NoClausesError("a variable may change")
     made = [_Substitution({name: value}).visit(deepcopy(one)) for one in statements]
@@ -336,7 +346,7 @@ def _is_mutable(value: ast.expr) -> bool:
     return any(_is_mutable(one) for one in ast.iter_child_nodes(value) if isinstance(one, ast.expr))
 
 
-def _is_only_read(name: str, statements: list[ast.stmt]) -> bool:
+def _only_read_collection(name: str, statements: list[ast.stmt]) -> bool:
     """Whether statements only take the length of a collection, search it, or loop over its elements."""
     loads = reads = 0
     for node in chain(*map(ast.walk, statements)):
@@ -349,7 +359,7 @@ def _is_only_read(name: str, statements: list[ast.stmt]) -> bool:
     return loads == reads
 
 
-def _is_only_compared(names: set[str], roots: Iterable[ast.AST]) -> bool:
+def _only_compare_variables(names: set[str], roots: Iterable[ast.AST]) -> bool:
     """Whether trees only compare and test the values of variables, or read their attributes: none is used up."""
     nodes = [*chain(*map(ast.walk, roots))]
     methods = [node.func for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
@@ -368,21 +378,21 @@ def _compared_parts(node: ast.AST) -> list[ast.expr]:
             return [left, right]
         case ast.If(test) | ast.IfExp(test) | ast.UnaryOp(_, test) | ast.Subscript(_, test):
             return [test]
-        case ast.Attribute(value) if not _is_computed(node):
+        case ast.Attribute(value) if not _reads_python_property(node):
             return [value]
         case ast.comprehension(_, _, ifs):
             return ifs
     return []
 
 
-def _is_computed(value: ast.expr) -> bool:
+def _reads_python_property(value: ast.expr) -> bool:
     """Whether an expression reads a property of Python's, which may make a list or a generator for each use."""
     names = {one.attr for one in ast.walk(value) if isinstance(one, ast.Attribute)}
-    return bool(names) and not names.isdisjoint(_computed_names())
+    return bool(names) and not names.isdisjoint(_names_of_python_properties())
 
 
 @cache
-def _computed_names() -> set[str]:
+def _names_of_python_properties() -> set[str]:
     """Return the names of Python's properties in the classes of records, protocols and enums."""
     found, waiting, seen = set[str](), [Record, Protocol, enum.Enum], set[type]()
     while waiting:
@@ -395,31 +405,33 @@ def _computed_names() -> set[str]:
     return found
 
 
-def _has_plain_elements(value: ast.expr) -> bool:
+def _has_elements_certainly_unchanged_by_use(value: ast.expr) -> bool:
     """Whether an expression certainly makes a collection of values, which no use changes or uses up."""
     match value:
         case ast.Call(ast.Name(name), arguments, []) if name in _ITERATING_FUNCTIONS:
-            return all(map(_has_plain_elements, arguments))
+            return all(map(_has_elements_certainly_unchanged_by_use, arguments))
         case ast.GeneratorExp(element, loops) | ast.ListComp(element, loops) | ast.SetComp(element, loops):
             inner = [element, *chain(*(loop.ifs for loop in loops))]
-            return all(_has_plain_elements(loop.iter) for loop in loops) and all(map(_is_plain, inner))
+            return all(_has_elements_certainly_unchanged_by_use(loop.iter) for loop in loops) and all(
+                map(_is_certainly_unchanged_by_use, inner)
+            )
         case ast.List(elements) | ast.Set(elements) | ast.Tuple(elements):
-            return all(map(_is_plain, elements))
-    return _is_plain(value)
+            return all(map(_is_certainly_unchanged_by_use, elements))
+    return _is_certainly_unchanged_by_use(value)
 
 
-def _is_plain(value: ast.AST) -> bool:
+def _is_certainly_unchanged_by_use(value: ast.AST) -> bool:
     """Whether the value of an expression is certainly one that no use changes or uses up."""
     match value:
-        case ast.Attribute() if _is_computed(value):
+        case ast.Attribute() if _reads_python_property(value):
             return False
         case ast.Call() if _is_call_for_number(value):
             return True
         case ast.Call(ast.Name(name), arguments, []) if name in _IMMUTABLE_COPIES:
-            return all(map(_has_plain_elements, arguments))
+            return all(map(_has_elements_certainly_unchanged_by_use, arguments))
         case ast.Call(ast.Attribute(of, name), arguments, []) if name in _READING_METHODS:
-            return all(map(_is_plain, (of, *arguments)))
-    return isinstance(value, _VALUE_NODES) and all(map(_is_plain, ast.iter_child_nodes(value)))
+            return all(map(_is_certainly_unchanged_by_use, (of, *arguments)))
+    return isinstance(value, _VALUE_NODES) and all(map(_is_certainly_unchanged_by_use, ast.iter_child_nodes(value)))
 
 
 def _is_identity_used(name: str, value: ast.expr, statements: list[ast.stmt]) -> bool:
@@ -442,7 +454,7 @@ def _is_repeatable(value: ast.expr) -> bool:
 
 def _is_node_of_immutable(node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
-        return _is_call_for_number(node) or _is_certain(node)
+        return _is_call_for_number(node) or _certainly_raises_no_error(node)
     return isinstance(node, _IMMUTABLE_NODES)
 
 
@@ -541,7 +553,7 @@ def _copying_functions(names: Mapping[str, Any]) -> set[str]:
     return {name for name, one in COPYING_FUNCTIONS.items() if names.get(name, vars(builtins).get(name)) is one}
 
 
-def _are_usual(parameters: list[str], positional: list[ast.arg]) -> bool:
+def _are_two_parameters_with_unused_names(parameters: list[str], positional: list[ast.arg]) -> bool:
     """Whether a property has two parameters, positional ones, whose names no part uses."""
     is_usual = [one.arg for one in positional] == parameters and len(parameters) == USUAL_PARAMETERS
     return is_usual and {*REPLICA_PARAMETERS, INBOX_PARAMETER, "shared"}.isdisjoint(parameters)
@@ -551,7 +563,7 @@ class StatePartFinder:
     """Finds the parts of a property over one state, from the definition of its function."""
 
     def __init__(self, function: Any, definition: ast.FunctionDef) -> None:
-        _computed_names.cache_clear()  # there may be more classes now
+        _names_of_python_properties.cache_clear()  # there may be more classes now
         parameters = [one.arg for one in nodes_of_type(definition.args, ast.arg)]
         inner = {*function.__code__.co_freevars, *parameters, *stored_names([definition])}
         own = {*function.__globals__, *inner}
@@ -561,21 +573,21 @@ class StatePartFinder:
         refused = not _REFUSED_NAMES.isdisjoint(attributes) or any(nodes_of_type(definition, k) for k in _REFUSED_NODES)
         refused |= not (_REFUSED_NAMES | others).isdisjoint(loaded_names(definition))
         refused |= not own.isdisjoint(BUILTINS_IN_CLAUSES)
-        if refused or not _are_usual(parameters, definition.args.args):
+        if refused or not _are_two_parameters_with_unused_names(parameters, definition.args.args):
             raise NoClausesError("a name may mean something else")
         self._definition, self._state = _UniqueNames().visit(deepcopy(definition)), parameters[-1]
         self._variables = assigned_names(definition) | assigned_names(self._definition)
 
     def parts(self) -> Iterator[StatePart]:
         """Yield the parts: of one or two replicas, one inbox or the shared fields; the rest of the whole state."""
-        if not _leaves(self._definition.body):
+        if not _always_leave_loop_body(self._definition.body):
             raise NoClausesError("it may return nothing")
         for clause in _clauses_of_statements(self._definition.body, _Clause()):
             if not clause.free_names.isdisjoint(self._variables):
                 raise NoClausesError("a variable is read outside of its loop")
-            if not _is_only_compared(clause.uncertain_names, (*clause.guards, *clause.loops, clause.test)):
+            if not _only_compare_variables(clause.uncertain_names, (*clause.guards, *clause.loops, clause.test)):
                 raise NoClausesError("an element of a loop may change")
-            if any(one.attr == "inboxes" for one in nodes_of_type(_test_of_loops(clause), ast.Attribute)):
+            if any(one.attr == "inboxes" for one in nodes_of_type(_clause_as_expression(clause), ast.Attribute)):
                 yield self._part_of_inbox(clause)
             else:
                 yield from self._parts_of_clause(clause)
@@ -593,7 +605,7 @@ class StatePartFinder:
             # one role for both: a replica with itself
             local = self._local(test, dict(zip(names, roles * MOST_REPLICA_PARAMETERS, strict=False)))
             if local is None:
-                yield StatePart(_test_of_loops(clause), ("state",))
+                yield StatePart(_clause_as_expression(clause), ("state",))
                 return
             yield StatePart(local, (*roles, "shared") if "shared" in loaded_names(local) else roles)
 
@@ -602,7 +614,9 @@ class StatePartFinder:
         match clause:
             case _Clause((), (ast.comprehension(ast.Name(name), elements, ifs), *inner), test):
                 if ast.unparse(elements) == f"{self._state}.inboxes.values()":
-                    local = self._local(_test_of_loops(_Clause((*ifs,), (*inner,), test)), {name: INBOX_PARAMETER})
+                    local = self._local(
+                        _clause_as_expression(_Clause((*ifs,), (*inner,), test)), {name: INBOX_PARAMETER}
+                    )
                     if local is not None and "shared" not in loaded_names(local):
                         return StatePart(local, (INBOX_PARAMETER,))
         raise NoClausesError("it reads inboxes together")
@@ -619,8 +633,8 @@ class StatePartFinder:
                 names.append(name)
                 (inner[-1].ifs if inner else outer).extend(loop.ifs)
         if not 1 <= len(names) <= MOST_REPLICA_PARAMETERS:
-            return _test_of_loops(clause), []
-        fails = _negated(_test_of_loops(_Clause((), tuple(inner), clause.test)))
+            return _clause_as_expression(clause), []
+        fails = _negated(_clause_as_expression(_Clause((), tuple(inner), clause.test)))
         fails = ast.BoolOp(ast.And(), [*outer, fails]) if outer else fails
         found: ast.expr = _Substitution(values, items).visit(deepcopy(_negated(fails)))
         return found, names
@@ -653,7 +667,7 @@ class StatePartFinder:
         return None if renaming.clashes else local
 
 
-def _test_of_loops(clause: _Clause) -> ast.expr:
+def _clause_as_expression(clause: _Clause) -> ast.expr:
     """Return a clause as one expression."""
     test = clause.test
     if clause.loops:

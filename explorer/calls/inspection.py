@@ -308,7 +308,12 @@ def _independent_loop(definition: ast.FunctionDef) -> ast.For | None:
     """Return the loop that ends an action, if it runs over a constant and its iterations are independent."""
     *guards, loop = without_docstring(definition.body) or definition.body
     kinds = set(map(type, ast.walk(definition)))  # a `:=` in a guard may make a list that the iterations share
-    if not isinstance(loop, ast.For) or loop.orelse or kinds & _REFUSED_IN_LOOPS or not all(map(_is_guard, guards)):
+    if (
+        not isinstance(loop, ast.For)
+        or loop.orelse
+        or kinds & _REFUSED_IN_LOOPS
+        or not all(map(_is_conditional_return, guards))
+    ):
         return None
     owner, *given = (one.arg for one in definition.args.args)
     scoped, stored = stored_names(nodes_of_type(definition, ast.comprehension)), {*given} | assigned_names(definition)
@@ -332,7 +337,7 @@ def _is_call_on_variable(owner: str, call: ast.Call) -> bool:
     return getattr(getattr(call.func, "value", None), "id", "") == owner
 
 
-def _is_guard(statement: ast.stmt) -> bool:
+def _is_conditional_return(statement: ast.stmt) -> bool:
     """Whether a statement is `if ...: return`."""
     body = statement.body if isinstance(statement, ast.If) and not statement.orelse else []
     return len(body) == 1 and isinstance(body[0], ast.Return) and body[0].value is None

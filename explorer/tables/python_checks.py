@@ -61,10 +61,10 @@ class PropertyPartition(NamedTuple):
 def partition_properties(options: SearchRequest) -> PropertyPartition:
     """Partition the properties and constraints of a search, those of whole states in parts."""
     room = MOST_PROPERTIES - 1  # bits of a mask; Python evaluates the properties beyond these
-    given = _in_parts(options.constraints, room)
+    given = _in_parts_if_room(options.constraints, room)
     constraints = [c for c in given if non_local_reason(c) is None][:room]
     room -= len(constraints)
-    about_states = _in_parts([p for p in options.properties if not p.over_steps], room)
+    about_states = _in_parts_if_room([p for p in options.properties if not p.over_steps], room)
     local = [p for p in about_states if non_local_reason(p) is None and p.asks != ("message",)][:room]
     messages = [p for p in about_states if p.asks == ("message",)][: room - len(local)]
     return PropertyPartition(
@@ -76,7 +76,7 @@ def partition_properties(options: SearchRequest) -> PropertyPartition:
     )
 
 
-def _in_parts(properties: Sequence[Property], room: int) -> Sequence[Property]:
+def _in_parts_if_room(properties: Sequence[Property], room: int) -> Sequence[Property]:
     """Return properties, those of whole states in parts if there is room for all: Python evaluates whole properties."""
     parts = [part for p in properties for part in (split_property(p) if tracks_state_reads(p) else [p])]
     return parts if len(parts) <= room else properties
