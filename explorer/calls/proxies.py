@@ -7,7 +7,7 @@ properties. Methods that inspect types more closely (`inspection.py`) get the re
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Set, ValuesView
 from functools import cache, wraps
 from opcode import opmap
 from operator import is_
@@ -17,7 +17,7 @@ from kraftcheck.spec.language.state import State, Step
 from kraftcheck.spec.values import Map, Record, Value, field_names, ordered, proxy_class_forwarding_dunders
 
 ABSENT_REPLICA = object()
-"""Result of reading an absent replica through a `ProjectionProxy`."""
+"""Result of reading an absent replica, or its inbox, through a `ProjectionProxy` or a `LazyMap`."""
 UNREAD_VALUE = object()
 NO_CHANGES: Mapping[str, Value] = {}
 SET_TYPES = (frozenset, set)
@@ -143,6 +143,43 @@ class StateProxy(SharedRecordProxy):
     def __with_parts__(self, change: Callable[[str, Value], Value]) -> StateProxy:
         """Return a proxy of the same state that applies `change` to each part, given its name."""
         return StateProxy(lambda name: change(name, self.__read__(name)))
+
+
+class LazyMap(Map[Any, Any]):
+    """Map whose values are read one by one; `read` returns `ABSENT_REPLICA` for a key that the map does not have."""
+
+    __slots__ = ("_keys", "_read")
+
+    def __init__(self, keys: Mapping[Value, Any], read: Callable[[Value], Any]) -> None:
+        self._hash, self._fitted = None, None
+        self._keys, self._read = keys, read
+
+    @property
+    def _items(self) -> dict[Any, Any]:  # type: ignore[override]
+        return dict(self.items())
+
+    def __getitem__(self, key: Any) -> Any:
+        found = self._read(key) if key in self._keys else ABSENT_REPLICA
+        if found is ABSENT_REPLICA:
+            raise KeyError(key)
+        return found
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._keys and self._read(key) is not ABSENT_REPLICA
+
+    def __iter__(self) -> Iterator[Any]:
+        return (key for key in self._keys if self._read(key) is not ABSENT_REPLICA)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def items(self) -> ItemsView[Any, Any]:
+        """Return a view of the pairs (key, value)."""
+        return ItemsView(self)
+
+    def values(self) -> ValuesView[Any]:
+        """Return a view of the values."""
+        return ValuesView(self)
 
 
 FieldPath = tuple[str, ...]

@@ -8,11 +8,12 @@ A property that reads inboxes is evaluated once for each distinct input. An inpu
 the control row that the property reads, and an id for each inbox. That id stands for the inbox's projection, or for
 its messages of the property's types. A batch's inputs form one array, with a column for each state.
 
-A property of whole states is looked up by the parts of the state that it reads, while these repeat.
+A property of whole states is looked up by the replicas, inboxes and parts of the state that it reads, while these
+repeat.
 
 A refinement maps each step that the kernel collects to a pair of numbered abstract states. An abstract state is looked
-up in the same way. The mapping is called once for each distinct input, and the steps of the abstract protocol are
-computed once for each abstract state.
+up by the parts of the state that the mapping reads. The mapping is called once for each distinct input, and the steps
+of the abstract protocol are computed once for each abstract state.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.calls.clauses import INBOX_PARAMETER
 from kraftcheck.explorer.calls.handlers import HandlerCaller
 from kraftcheck.explorer.calls.inspection import split_property, tracks_state_reads
-from kraftcheck.explorer.calls.proxies import StateProxy
+from kraftcheck.explorer.calls.proxies import ABSENT_REPLICA, LazyMap, StateProxy
 from kraftcheck.explorer.result import (
     Behaviour,
     SearchMonitor,
@@ -104,74 +105,110 @@ NumbersOfStates = NDArray[np.int64]
 
 INPUTS_TO_JUDGE_MEMO = 1 << 14
 """Number of inputs after which memoization is dropped if they seldom repeat."""
+INPUTS_AT_ONCE = 1 << 12
+"""Number of inputs between two such tests."""
 LEAST_REPEATS = 1.25
 """Least number of inputs for each evaluation of a memoized function of states, or it is evaluated on each."""
 
 
-class StateFunctionMemo:
-    """A function from states to numbers, memoized by the parts of the state that it has read, while these repeat."""
+Branch = tuple[int, dict[int, Any]]
+"""A column, and for each id in it the number of the state, or the branch of the column that is read next."""
 
-    def __init__(self, interner: Interner, function: Callable[[State], int]) -> None:
-        self._interner, self._function = interner, function
-        self._parts: dict[str, None] = {}
-        self._known: dict[bytes, int] = {}
-        self._columns = (0, 0)
-        self._asked, self._evaluated, self._repeats = 0, 0, True
+
+class StateFunctionMemo:
+    """A function from states to numbers, memoized in a decision tree over the columns that it reads, while they repeat.
+
+    A map that is read `lazily` has a column for each value: `any(state.inboxes.values())` reads one inbox of many
+    states. A result that holds a map needs a whole one.
+    """
+
+    def __init__(self, interner: Interner, function: Callable[[State], int], *, lazily: bool) -> None:
+        self._interner, self._function, self._lazily = interner, function, lazily
+        self._root: Branch | int | None = None
+        self._layout = (0, 0, 0, 0)  # columns before the replicas, replicas, control-row columns, inbox columns
+        self._asked = self._evaluated = self._kept = 0
+        self._repeats = True
 
     def of(self, rows: Rows) -> NumbersOfStates:
         """Return the number of each row's state."""
-        control, contents = self._interner.parts_of(rows)
-        self._asked += len(rows)
-        if self._asked >= INPUTS_TO_JUDGE_MEMO and LEAST_REPEATS * self._evaluated > self._asked:
-            self._repeats = False
-            self._known.clear()
-        if not self._repeats:
-            each = zip(control.tolist(), contents.tolist(), strict=True)
-            return np.fromiter((self._evaluate(*parts) for parts in each), np.int64, len(rows))
-        return self._of_parts(control, contents)
+        interner = self._interner
+        control, contents = interner.parts_of(rows)
+        layout = interner.base, len(interner.slots), control.shape[1], contents.shape[1]
+        if layout != self._layout:  # columns of other meaning
+            self._layout, self._root = layout, None
+        columns, numbers = np.concatenate([control, contents], axis=1), np.zeros(len(rows), np.int64)
+        for first in range(0, len(rows), INPUTS_AT_ONCE):
+            some = columns[first : first + INPUTS_AT_ONCE].tolist()
+            numbers[first : first + INPUTS_AT_ONCE] = list(map(self._number if self._repeats else self._evaluate, some))
+            self._asked += len(some)
+            if self._asked >= INPUTS_TO_JUDGE_MEMO and LEAST_REPEATS * self._evaluated > self._asked:
+                self._repeats, self._root = False, None
+        return numbers
 
-    def _of_parts(self, control: Rows, contents: Rows) -> NumbersOfStates:
-        """Return the number of each state, evaluated once for each value of the parts that the function reads."""
-        while True:
-            columns, parts = self._inputs(control, contents), len(self._parts)
-            first, which = distinct_column_indices_and_inverse(columns)
-            numbers = np.zeros(len(first), np.int64)
-            for place, row in enumerate(first.tolist()):
-                key = columns[:, row].tobytes()
-                if key not in self._known:
-                    number = self._evaluate(control[row].tolist(), contents[row].tolist())
-                    if len(self._parts) > parts or len(self._known) >= MOST_MEMOIZED_INPUTS:
-                        self._known.clear()
-                    if len(self._parts) > parts:
-                        break
-                    self._known[key] = number
-                numbers[place] = self._known[key]
-            else:
-                return numbers[which]
+    def _number(self, columns: list[int]) -> int:
+        """Return the number of a state, given by its columns."""
+        found: Any = self._root
+        while type(found) is tuple:
+            found = found[1].get(columns[found[0]])
+        return self._learn(columns) if found is None else found
 
-    def _evaluate(self, control: list[int], contents: list[int]) -> int:
-        """Call the function on a state, given by its columns; note the parts that it reads."""
-        decode, values = self._interner.decoder_of_parts(control, contents), dict[str, Any]()
+    def _evaluate(self, columns: list[int]) -> int:
+        """Call the function on a state, given by its columns."""
+        width, values = self._layout[2], dict[str, Any]()
+        decode = self._interner.decoder_of_parts(columns[:width], columns[width:])
 
         def read(name: str) -> Any:
             if name not in values:
-                self._parts[name], values[name] = None, decode(name)
+                values[name] = decode(name)
             return values[name]
 
         self._evaluated += 1
         return self._function(StateProxy(read))  # type: ignore[arg-type]
 
-    def _inputs(self, control: Rows, contents: Rows) -> Rows:
-        """Return the columns of the parts that the function has read, one row each."""
-        interner = self._interner
-        bounds, base = len(interner.bounds), interner.base
-        if self._columns != (base, len(interner.slots)):  # columns of other meaning
-            self._columns = base, len(interner.slots)
-            self._known.clear()
-        spent, shared, replicas = np.hsplit(control, [bounds, base])
-        found = {"spent": spent, "shared": shared, "replicas": replicas, "inboxes": contents}
-        parts = [np.zeros((len(control), 1), np.int32), *(found[name] for name in self._parts)]
-        return np.ascontiguousarray(np.concatenate(parts, axis=1, dtype=np.int32).T)
+    def _learn(self, columns: list[int]) -> int:
+        """Call the function on a state, given by its columns; keep the columns that it reads, and its number."""
+        interner, reads, values = self._interner, dict[int, None](), dict[str, Any]()
+        base, _, width, inboxes = self._layout
+        bounds, slots = len(interner.bounds), interner.slots
+        decode = interner.decoder_of_parts(columns[:width], columns[width:])
+        places = {"spent": range(bounds), "shared": range(bounds, base), "replicas": range(base, width)}
+        places["inboxes"] = range(width, width + inboxes)
+        decoders: dict[str, Callable[[int], Any]] = {
+            "replicas": interner.locals.__getitem__,
+            "inboxes": interner.inboxes.decode_content,
+        }
+
+        def read_value(name: str, key: Value) -> Any:
+            column = places[name][slots[key]] if slots[key] < len(places[name]) else None
+            reads.update({} if column is None else {column: None})
+            return decoders[name](columns[column]) if column is not None and columns[column] else ABSENT_REPLICA
+
+        def read(name: str) -> Any:
+            if name not in values:
+                if self._lazily and name in decoders:
+                    values[name] = LazyMap(slots, partial(read_value, name))
+                else:
+                    reads.update(dict.fromkeys(places[name]))
+                    values[name] = decode(name)
+            return values[name]
+
+        self._evaluated += 1
+        number = self._function(StateProxy(read))  # type: ignore[arg-type]
+        self._keep([*reads], columns, number)
+        return number
+
+    def _keep(self, reads: list[int], columns: list[int], number: int) -> None:
+        """Keep the number of all states with the same ids in the columns that were read."""
+        self._kept += 1
+        if self._kept >= MOST_MEMOIZED_INPUTS:
+            self._kept, self._root = 0, None
+        following: list[Any] = [*((column, {}) for column in reads), number]
+        branch = self._root = following[0] if self._root is None else self._root
+        for column, after in zip(reads, following[1:], strict=True):
+            if type(branch) is not tuple or branch[0] != column:  # an impure function read other columns
+                self._root = None
+                return
+            branch = branch[1].setdefault(columns[column], after)
 
 
 MOST_CACHED_PAIRS = 1 << 20
@@ -189,7 +226,7 @@ class PropertyVerdictMemo:
         self._asked = 0
         self._repeats = "state" not in prop.asks
         is_of_state = prop.asks == ("state",) and prop.name not in interner.protocol.by_type
-        self._of_states = StateFunctionMemo(interner, self._holds_in_state) if is_of_state else None
+        self._of_states = StateFunctionMemo(interner, self._holds_in_state, lazily=True) if is_of_state else None
         self._is_of_parts = not {"state", "shared", SPENT_PARAMETER, "message"} & {*prop.asks}
         self._is_of_pairs = {*prop.asks} == {"me", "message"}
         self._pairs: dict[tuple[int, int], bool] = {}
@@ -500,7 +537,7 @@ class RefinementChecks:
     def __init__(self, interner: Interner, refinements: list[tuple[int, Property]]) -> None:
         semantics = Semantics(interner.protocol)
         checkers = [(1 << bit, semantics.refinement(prop)) for bit, prop in refinements]
-        self._mappings = [(bit, one, StateFunctionMemo(interner, one.evaluated)) for bit, one in checkers]
+        self._mappings = [(bit, one, StateFunctionMemo(interner, one.evaluated, lazily=False)) for bit, one in checkers]
 
     def violated_by(self, rows: Rows, targets: Rows, sources: NumbersOfStates, seen: int) -> Iterator[tuple[int, int]]:
         """Yield the first source with a violating step, and the bit of the property, unless the mask `seen` has it.

@@ -91,6 +91,8 @@ CONJUNCTS = (
     "len(state.inboxes) < 2",
     "all(len(b) < 2 for b in state.inboxes.values())",
     "all(m.dest > 0 for b in state.inboxes.values() for m in ordered(b))",
+    "(any(state.inboxes.values()) or sum(r.done for r in state.replicas.values()) < 3)",
+    "len({r.done for k, r in state.replicas.items() if k in state.inboxes}) < 2",
     "all((lambda r: r)(r.done) < 2 for r in state.replicas.values())",
     "all(me.done < 2 for me in state.replicas.values())",
     "state.shared.last is not None and all(r.limit is None or r.limit < state.shared.last + 2 "
@@ -312,6 +314,15 @@ LOOPS = [
     "        if r.done > 1 and b: return False\nreturn True",
     "return all(len(b) <= state.shared.time for b in state.inboxes.values())",
     "return all(len(state.inboxes) < 2 for b in state.inboxes.values())",
+    "if any(state.inboxes.values()): return True\nreturn len({r.done for r in state.replicas.values()}) < 2",
+    "return not state.inboxes or (1 in state.replicas and state.replicas.get(9) is None and 9 not in state.inboxes)",
+    "return len({**state.inboxes}) + len(dict(state.inboxes.items())) < 5",
+    "return all(k in state.replicas for k in state.inboxes) and hash(state.inboxes) == hash(Map(state.inboxes))",
+    "return sum(len(b) for b in reversed(state.inboxes.values())) < 3",
+    "return state.replicas[min(state.inboxes, default=0)].done < 2 and state.inboxes == Map(state.inboxes)",
+    "return state.inboxes.get(1, ()) == () or state.replicas[0].done < 2",
+    "return len(state.inboxes | {7: 1}) < 3 and len(state.inboxes.put(7, 1).without(7)) < 3",
+    "return isinstance(state.inboxes, Map) and len(state.spent) == 0 and repr(state.inboxes) < 'Map({2'",
 ]
 RAISING = [
     "x = 1 // (1 - state.shared.time)\nreturn all(r.done < 3 for r in state.replicas.values())",
@@ -558,6 +569,7 @@ def test_an_invariant_is_evaluated_by_replica(invariant: str, tmp_path: Path, mo
     ("invariant", "reads", "most"),
     [
         ("len(state.inboxes) < 4", "whole states", 100),
+        ("len(state.inboxes) > 0 or state.shared.time < 9", "whole states", 40),
         ("all(m.dest < 3 for b in state.inboxes.values() for m in b)", "whole inboxes", 10),
     ],
 )
