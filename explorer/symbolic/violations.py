@@ -267,12 +267,12 @@ class ViolationFinder:
         self._nodes, self._at_once = FIRST_CHECK_NODES, URGENT_CHECK_NODES
         self._not_before = time.monotonic() + FIRST_CHECK_SECONDS
 
-    def of(self, states: int, more: int, *, is_part: bool = False) -> dict[str, int]:
+    def of(self, states: int, more: int, *, known: Collection[str] = (), is_part: bool = False) -> dict[str, int]:
         """Return the set of violating states of each violated property; state properties are also checked on `more`.
 
-        With `is_part`, deadlocks are left out, since some steps are not known yet.
+        Properties named in `known` are left out. With `is_part`, so are deadlocks, since some steps are not known yet.
         """
-        found = self._of(self._options.properties, states, more)
+        found = self._of((prop for prop in self._options.properties if prop.name not in known), states, more)
         if self._options.deadlock and not is_part and (stuck := self._space.stuck(states)) != EMPTY_SET:
             found[DEADLOCK] = stuck
         return found

@@ -219,12 +219,13 @@ class Counting(Remembering):
         return total < 2 or 1 // (total - 3) > 0
 
 
-def test_a_property_may_raise_an_error_after_it_is_violated(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", [tables, symbolic])
+def test_a_property_may_raise_an_error_after_it_is_violated(engine: Any, tmp_path: Path) -> None:
     folder, few = tmp_path / "search", Counting.properties["Few"]
     options = SearchRequest(properties=(few,), keep_going=True, deadlock=False)
-    whole = tables.explore(Counting(), options)
-    tables.explore(Counting(), replace(options, checkpoint=folder, max_depth=6))
-    assert found(tables.explore(Counting(), replace(options, resume=folder))) == found(whole)
+    whole = engine.explore(Counting(), options)
+    engine.explore(Counting(), replace(options, checkpoint=folder, max_depth=6))
+    assert found(engine.explore(Counting(), replace(options, resume=folder))) == found(whole)
 
 
 def test_a_search_that_is_over_gives_its_result_again(tmp_path: Path) -> None:
