@@ -218,11 +218,11 @@ def _write_svg(graph: Graph, path: Path) -> None:
         ) from None
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise InputError(f"{path}: Graphviz {_describe_exit(done.returncode)}{f': {said[-1]}' if said else ''}")
+        raise InputError(f"{path}: Graphviz {_describe_process_exit(done.returncode)}{f': {said[-1]}' if said else ''}")
     path.write_bytes(done.stdout)
 
 
-def _describe_exit(code: int) -> str:
+def _describe_process_exit(code: int) -> str:
     """Describe how a process ended: by its exit code, or by a signal."""
     return f"ended with exit code {code}" if code >= 0 else f"was ended by a signal ({signal.strsignal(-code)})"
 

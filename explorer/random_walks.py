@@ -35,7 +35,7 @@ from kraftcheck.explorer.tables.kernel.depth_first import (
     draw_walk_seeds_and_starts,
     extend_random_walks,
 )
-from kraftcheck.explorer.tables.learning.fingerprints import Fingerprints
+from kraftcheck.explorer.tables.learning.fingerprints import StatePartFingerprints
 from kraftcheck.explorer.tables.rows import Rows
 from kraftcheck.explorer.tables.violation_checker import ViolationChecker
 from kraftcheck.explorer.tables.visited import VisitedSet
@@ -168,7 +168,7 @@ class RandomWalks:
         self._first_rows = self.checker.starting_rows()
         self.checker.initial_count = 0
         self.checker.monitor.result.runs = 0
-        self._fingerprints = Fingerprints(self.learner)
+        self._fingerprints = StatePartFingerprints(self.learner)
 
     def _make(self) -> None:
         try:

@@ -36,7 +36,7 @@ from kraftcheck.explorer.result import (
 )
 from kraftcheck.explorer.state_graph import SingleStatePropertyEvaluator, StateGraph
 from kraftcheck.explorer.temporal.search import check_reachable_properties, check_temporal_properties
-from kraftcheck.explorer.transition_system import BLOCKED, InMemoryStateStore, LabelTable, PlainSystem
+from kraftcheck.explorer.transition_system import BLOCKED, InMemoryStateStore, LabelTable, PlainTransitionSystem
 from kraftcheck.spec.errors import InputError, RaisedError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.formula import NEXT_ACTION, Enabled, StatePredicate
@@ -60,7 +60,7 @@ class RenamingViewSoundnessCheck:
     its class if the count of such states is a power of two.
     """
 
-    def __init__(self, system: PlainSystem, *, thorough: bool) -> None:
+    def __init__(self, system: PlainTransitionSystem, *, thorough: bool) -> None:
         protocol, options = system.semantics.protocol, system.options
         self._system, self._options, self._thorough = system, options, thorough
         self._semantics = Semantics(protocol)  # its calls are neither counted nor tested
@@ -232,7 +232,7 @@ class ReferenceSearch:
         options = self.options
         self.purity = PurityTest(protocol, thorough=options.check_actions)
         self.semantics: Semantics = PurityTestingSemantics(protocol, self.purity)
-        self.system = PlainSystem(self.semantics, options)
+        self.system = PlainTransitionSystem(self.semantics, options)
         self._twins = RenamingViewSoundnessCheck(self.system, thorough=options.check_actions)
         self._fired = dict.fromkeys(self.system.actions, 0)
         self._generated = 0
@@ -388,7 +388,7 @@ class ReferenceSearch:
     def _graph(self) -> StateGraph:
         """Return the state graph of the finished search, with a new table of step labels."""
         bounds = SingleStatePropertyEvaluator(self.semantics, self.options, self.semantics.most_spent)
-        system = PlainSystem(self.semantics, self.options)
+        system = PlainTransitionSystem(self.semantics, self.options)
         states = InMemoryStateStore(self._visited.states, self._visited.numbers, len(self.starts()), self.path_to)
         return StateGraph(system, states, bounds, pause=lambda: self._monitor.check_time_limit(0))
 
@@ -450,9 +450,9 @@ class ReferenceSearch:
         raise NoSuchPathError(again.semantics, "a step was not found again")
 
     @cached_property
-    def _again(self) -> PlainSystem:
+    def _again(self) -> PlainTransitionSystem:
         """The transition system with calls that are neither counted nor tested."""
-        return PlainSystem(Semantics(self.protocol), self.options)
+        return PlainTransitionSystem(Semantics(self.protocol), self.options)
 
     def states(self) -> Iterator[State]:
         """Yield every visited state, one for each canonical key."""

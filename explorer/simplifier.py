@@ -28,7 +28,7 @@ from kraftcheck.explorer.result import (
     trace_step_of_transition,
     unmapped_last_step,
 )
-from kraftcheck.explorer.transition_system import PlainSystem
+from kraftcheck.explorer.transition_system import PlainTransitionSystem
 from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import REFINES
@@ -136,7 +136,7 @@ class CounterexampleSimplifier:
         self.best: Behaviour = violation.trace
         self.done: list[str] = []
         self._semantics, self._violation, self._failed = Semantics(protocol), violation, violation.failed
-        self._system = PlainSystem(self._semantics, options)
+        self._system = PlainTransitionSystem(self._semantics, options)
         self._property = protocol.properties.get(violation.property)
         self._report = report or (lambda: None)
         self._until = time.monotonic() + seconds

@@ -1,9 +1,9 @@
 """Interface between protocols and the analyses of their state graphs, and its implementation for whole states.
 
-There are three implementations. `PlainSystem` has the reference semantics; its batches are lists of states, without
-compiled code. `tables/table_system.py` has rows of ids and the compiled kernel. `bytecode/search.py` has the numbers
-of a finished search. State graphs, AG EF and temporal
-properties use the interface. States that a symmetry or a view identifies have one canonical key.
+There are three implementations. `PlainTransitionSystem` has the reference semantics; its batches are lists of states,
+without compiled code. `tables/table_system.py` has rows of ids and the compiled kernel. `bytecode/search.py` has the
+numbers of a finished search. State graphs, AG EF and temporal properties use the interface. States that a symmetry
+or a view identifies have one canonical key.
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ STATES_A_BATCH = 1_000  # states of a batch of the state graph
 # Whole states
 
 
-class PlainSystem:
+class PlainTransitionSystem:
     """A `TransitionSystem` whose batches are lists of states."""
 
     def __init__(self, semantics: Semantics, options: SearchRequest) -> None:

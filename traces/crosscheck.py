@@ -28,7 +28,7 @@ from kraftcheck.spec.cfg.config import SourceText, parse_tree
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.state_conversion import TlaStateConverter
-from kraftcheck.spec.tla.types import VariablesError
+from kraftcheck.spec.tla.types import TlaVariablesError
 from kraftcheck.spec.values import Value, truncate_text
 from kraftcheck.traces.parsing import open_unpacked
 from kraftcheck.traces.replay.divergence import (
@@ -425,7 +425,7 @@ class DumpComparer:
     def _number(self, found: TraceState) -> tuple[int, str | None]:
         """Return a state's number in the search (negative if unknown), and the error if it is not a valid state."""
         read = self._reader.state(found)
-        if isinstance(read, VariablesError):
+        if isinstance(read, TlaVariablesError):
             return self._strangers.setdefault(found.number, -1 - len(self._strangers)), str(read)
         identity = self._search.identity(read)
         number = self._numbers.get(identity)

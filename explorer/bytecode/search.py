@@ -20,7 +20,7 @@ from kraftcheck.explorer.request import SearchRequest, drop_unsound_symmetry_wit
 from kraftcheck.explorer.result import Behaviour, Result, SearchCounts, SearchMonitor, SearchStopped, behaviour_along
 from kraftcheck.explorer.state_graph import SingleStatePropertyEvaluator, StateGraph, require_state_numbers_fit
 from kraftcheck.explorer.temporal.search import check_reachable_properties, check_temporal_properties
-from kraftcheck.explorer.transition_system import BEYOND, PlainSystem, StateNumbers, StepArrays
+from kraftcheck.explorer.transition_system import BEYOND, PlainTransitionSystem, StateNumbers, StepArrays
 from kraftcheck.spec.errors import UntranslatableError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import DEADLOCK, Protocol
@@ -50,7 +50,7 @@ class BytecodeSearch:
         self.protocol, self.options = protocol, options
         self._purity = PurityTest(protocol, thorough=False)
         self.semantics: Semantics = PurityTestingSemantics(protocol, self._purity)
-        self.system = PlainSystem(self.semantics, options)
+        self.system = PlainTransitionSystem(self.semantics, options)
         self.description = EncodedSearch(protocol, options, self.system.initial()[:starts])
         self.heap = self.description.heap
         self._monitor = SearchMonitor(options, self._totals, protocol)

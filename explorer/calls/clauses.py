@@ -234,7 +234,7 @@ def _clause_of_equal_elements(
     """Return the clause that a value, which sets may hold, is equal for any two elements that pass some tests."""
     second = f"other {name}"
     made = ast.Set([value])
-    others = [_Substitution({name: ast.Name(second, ast.Load())}).visit(deepcopy(one)) for one in (made, *ifs)]
+    others = [_VariableSubstituter({name: ast.Name(second, ast.Load())}).visit(deepcopy(one)) for one in (made, *ifs)]
     path = path.within(ast.Name(name, ast.Store()), elements, ifs)
     path = path.within(ast.Name(second, ast.Store()), elements, others[1:])
     return path._replace(test=ast.Compare(made, [ast.Eq()], others[:1]))
@@ -328,7 +328,7 @@ def _statements_with_value_of_variable(name: str, value: ast.expr, statements: l
     changes |= _reads_python_property(value) and not _only_compare_variables({name}, statements)
     if changes or not {name, *loaded_names(value)}.isdisjoint(stored):
         raise NoClausesError("a variable may change")
-    made = [_Substitution({name: value}).visit(deepcopy(one)) for one in statements]
+    made = [_VariableSubstituter({name: value}).visit(deepcopy(one)) for one in statements]
     if len([*chain(*map(ast.walk, made))]) > MOST_NODES_OF_CLAUSES:
         raise NoClausesError("too many nodes")
     return made
@@ -464,7 +464,7 @@ def _is_call_for_number(call: ast.Call) -> bool:
     return usual and (len(call.args) == 1 or ast.unparse(call.func) == "isinstance")
 
 
-class _Substitution(ast.NodeTransformer):
+class _VariableSubstituter(ast.NodeTransformer):
     """AST transformer that replaces variables by expressions, and items of maps by variables."""
 
     def __init__(self, values: Mapping[str, ast.expr], items: Mapping[str, str] = MappingProxyType({})) -> None:
@@ -478,7 +478,7 @@ class _Substitution(ast.NodeTransformer):
         return deepcopy(self._values[node.id]) if node.id in self._values and isinstance(node.ctx, ast.Load) else node
 
 
-class _UniqueNames(ast.NodeTransformer):
+class _UniqueNameRewriter(ast.NodeTransformer):
     """AST transformer that gives the variables of each loop, comprehension and lambda names of their own.
 
     A substitution then captures no variable. No name of Python's has a blank.
@@ -575,7 +575,7 @@ class StatePartFinder:
         refused |= not own.isdisjoint(BUILTINS_IN_CLAUSES)
         if refused or not _are_two_parameters_with_unused_names(parameters, definition.args.args):
             raise NoClausesError("a name may mean something else")
-        self._definition, self._state = _UniqueNames().visit(deepcopy(definition)), parameters[-1]
+        self._definition, self._state = _UniqueNameRewriter().visit(deepcopy(definition)), parameters[-1]
         self._variables = assigned_names(definition) | assigned_names(self._definition)
 
     def parts(self) -> Iterator[StatePart]:
@@ -636,7 +636,7 @@ class StatePartFinder:
             return _clause_as_expression(clause), []
         fails = _negated(_clause_as_expression(_Clause((), tuple(inner), clause.test)))
         fails = ast.BoolOp(ast.And(), [*outer, fails]) if outer else fails
-        found: ast.expr = _Substitution(values, items).visit(deepcopy(_negated(fails)))
+        found: ast.expr = _VariableSubstituter(values, items).visit(deepcopy(_negated(fails)))
         return found, names
 
     def _name_of_replica(

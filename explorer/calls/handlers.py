@@ -557,7 +557,7 @@ class PurityTest:
 
     def call(self, action: Action, me: Any, message: Any, given: CallArguments) -> tuple[Step, ...]:
         """Return the steps that an action would take."""
-        read = _concatenated_encodings if self._thorough else _field_values
+        read = _concatenated_encodings if self._thorough else _field_values_of_records
         before = read(me, message)
         with ImpureCallWatch() as impure:
             steps = call_action(self._protocol, action, me, message, given)
@@ -741,7 +741,7 @@ class PurityTestingSemantics(Semantics):
         return call_action(self.protocol, action, me, message, given)
 
 
-def _field_values(*records: Any) -> tuple[Any, ...]:
+def _field_values_of_records(*records: Any) -> tuple[Any, ...]:
     """Return the records' field values, to compare later.
 
     Faster than `_concatenated_encodings`, but blind to mutated values.

@@ -106,7 +106,7 @@ def _unbox_group(_kind: Any, group: Any, c: Any) -> Any:
     return _numba_extending.NativeValue(c.builder.inttoptr(number, _INT64_TYPE.as_pointer()))
 
 
-def _array_type(declared: DeclaredArray) -> Any:
+def _numba_array_type(declared: DeclaredArray) -> Any:
     return types.Array(numpy_support.from_dtype(declared.kind), len(declared.shape), "C")
 
 
@@ -116,7 +116,7 @@ class _GroupAttributeTemplate(_NumbaAttributeTemplate):  # type: ignore[misc]
 
     def generic_resolve(self, kind: Any, name: str) -> Any:
         declared = kind.declaring.declared.get(name)
-        return None if declared is None else _array_type(declared)
+        return None if declared is None else _numba_array_type(declared)
 
 
 @_numba_lower_attribute(ArrayGroupType)  # type: ignore[untyped-decorator]
@@ -130,7 +130,7 @@ def _generate_read_of_group_attribute(context: Any, builder: Any, kind: Any, dir
         loaded.set_metadata("invariant.load", builder.module.add_metadata([]))
         return loaded
 
-    result = context.make_array(_array_type(declared))(context, builder)
+    result = context.make_array(_numba_array_type(declared))(context, builder)
     size = _ir.Constant(_INT64_TYPE, declared.kind.itemsize)
     lengths = enumerate(declared.shape, start=1)
     shape = [number(place) if length < 0 else _ir.Constant(_INT64_TYPE, length) for place, length in lengths]

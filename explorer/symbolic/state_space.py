@@ -17,7 +17,7 @@ from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.state import State
 
 
-class HiddenBoundsView:
+class StateEqualityUnderHiddenBounds:
     """Equality of states under a VIEW that hides bounds; without a VIEW, equality of whole states.
 
     A *viewed* set has the value 0 at the hidden bounds.
@@ -95,7 +95,7 @@ class StateSpace:
         self.groups = EventGroups(self.store)
         watches = CombinationWatches(self.store, self.labels, self.groups)
         self.learning = TransitionLearner(calls, self.variables, watches, constraints)
-        self.view = HiddenBoundsView(view, self)
+        self.view = StateEqualityUnderHiddenBounds(view, self)
         self.learning.begin()
         self.store.roots["start"] = self.store.set_of([self.variables.encode(state) for state in starts])
 

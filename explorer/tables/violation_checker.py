@@ -28,7 +28,7 @@ from kraftcheck.explorer.tables.expander import Expander, ExpansionEvent
 from kraftcheck.explorer.tables.kernel.codes import EVENT_BAD_STEP, EVENT_DEADLOCK
 from kraftcheck.explorer.tables.python_checks import PythonChecks
 from kraftcheck.explorer.tables.rows import Rows
-from kraftcheck.explorer.transition_system import PlainSystem
+from kraftcheck.explorer.transition_system import PlainTransitionSystem
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import Protocol
@@ -56,7 +56,7 @@ class ViolationChecker:
         tallies: Callable[[], StepAndCallCounts] | None = None,
     ) -> None:
         self.semantics = Semantics(protocol)
-        self.system = PlainSystem(self.semantics, options)
+        self.system = PlainTransitionSystem(self.semantics, options)
         self.monitor = SearchMonitor(options, self._totals, protocol)
         self.monitor.result.workers = expander.workers
         self.initial_count = self.restored = 0

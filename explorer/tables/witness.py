@@ -25,7 +25,7 @@ from kraftcheck.explorer.result import (
 )
 from kraftcheck.explorer.tables.expander import Expander, ExpansionEvent
 from kraftcheck.explorer.tables.kernel.codes import ROW_IDENTITY
-from kraftcheck.explorer.tables.learning.fingerprints import Fingerprints
+from kraftcheck.explorer.tables.learning.fingerprints import StatePartFingerprints
 from kraftcheck.explorer.tables.rows import MOST_SERIAL_STATES, ROWS_A_CHUNK, Rows, SpillingLevels
 from kraftcheck.explorer.tables.violation_checker import ViolationChecker
 from kraftcheck.explorer.transition_system import canonicalizer
@@ -45,7 +45,7 @@ class LeastStateFinder:
         self._expander = expander
         self._levels = levels
         self._batch = batch
-        self._fingerprints: Fingerprints | None = None
+        self._fingerprints: StatePartFingerprints | None = None
         self._until = float("inf")
 
     def forget(self) -> None:
@@ -91,7 +91,7 @@ class LeastStateFinder:
     def _keys(self, rows: Rows) -> Any:
         """Return the fingerprints of states, under symmetry the least of their orbits."""
         if self._fingerprints is None:
-            self._fingerprints = Fingerprints(self._expander.learner)
+            self._fingerprints = StatePartFingerprints(self._expander.learner)
         self._expander.canonical_rows(rows)  # caches their images
         self._fingerprints.update()
         of = self._fingerprints

@@ -104,7 +104,7 @@ def _record_described_features_of_kafka(cluster: KafkaCluster, _: State, step: T
     cluster.reported |= {cluster.replicas[step.actor].server.told}
 
 
-def _message_number(cluster: KafkaCluster, step: Transition) -> int:
+def _driver_number_of_message(cluster: KafkaCluster, step: Transition) -> int:
     """Return the driver's number of a step's message; raise MessageNotInFlight without one."""
     assert step.message is not None
     number = cluster.find(canonical_message(step.message))
@@ -114,11 +114,11 @@ def _message_number(cluster: KafkaCluster, step: Transition) -> int:
 
 
 def _drop_message_in_flight_to_kafka(cluster: KafkaCluster, _: State, step: Transition) -> None:
-    cluster.drop(_message_number(cluster, step))
+    cluster.drop(_driver_number_of_message(cluster, step))
 
 
 def _make_kafka_receive_message(cluster: KafkaCluster, before: State, step: Transition) -> None:
-    cluster.deliver(_message_number(cluster, step), fails=fails_when_elected(before, step))
+    cluster.deliver(_driver_number_of_message(cluster, step), fails=fails_when_elected(before, step))
 
 
 def _simple_command(command: str, **arguments: int) -> CommandFunction:

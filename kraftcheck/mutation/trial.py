@@ -14,7 +14,7 @@ from typing import NamedTuple
 from kraftcheck.engines import search
 from kraftcheck.explorer.calls import MissingRead
 from kraftcheck.explorer.result import NoSuchPathError, Result, SearchRequest
-from kraftcheck.explorer.transition_system import PlainSystem
+from kraftcheck.explorer.transition_system import PlainTransitionSystem
 from kraftcheck.mutation.baseline import (
     ActionArguments,
     BaselineRun,
@@ -335,7 +335,7 @@ class _ConfigurationTrial:
         a step that is not found soon is deeper: the search has shown it.
         """
         job = self._baseline.job
-        theirs, ours = PlainSystem(Semantics(job.protocol), job.options), Semantics(copy(job.protocol))
+        theirs, ours = PlainTransitionSystem(Semantics(job.protocol), job.options), Semantics(copy(job.protocol))
         most = MOST_WALKED_STATES if is_known else job.options.max_states or MOST_WALKED_STATES
         found, frontier, depth = set(starts), list(filter(theirs.is_within, starts)), 1
         while frontier and depth != job.options.max_depth:
@@ -381,7 +381,7 @@ def _transitions_unless_protocol_error(semantics: Semantics, state: State) -> li
         return []
 
 
-def _steps_within_action_constraints(system: PlainSystem, state: State) -> list[Transition]:
+def _steps_within_action_constraints(system: PlainTransitionSystem, state: State) -> list[Transition]:
     """Return the steps from a state that the action constraints allow."""
     return [
         one for one in _transitions_unless_protocol_error(system.semantics, state) if system.allows(state, one.target)

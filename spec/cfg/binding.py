@@ -25,7 +25,7 @@ from kraftcheck.spec.language.declarations import GRAPH_PROPERTY_KINDS, REACHABL
 from kraftcheck.spec.language.formula import Fairness
 from kraftcheck.spec.language.protocol import FAIR_SPEC, NO_DEFAULT, Constant, Protocol
 from kraftcheck.spec.language.semantics import methods_by_init_name
-from kraftcheck.spec.tla.types import Decoder, Encoder, MismatchError
+from kraftcheck.spec.tla.types import TlaTypeMismatchError, TlaValueDecoder, TlaValueEncoder
 from kraftcheck.spec.type_checks import describe_type
 from kraftcheck.spec.values import (
     ModelValue,
@@ -166,8 +166,8 @@ def _as_declared_type(protocol: type[Protocol], declared: Constant, value: Value
         model_values: dict[str, Value] = {}
         map_model_values(value, lambda leaf: model_values.setdefault(leaf.name, leaf))
         try:
-            return Decoder(Encoder((), {}), model_values, ()).of(hint)(value)
-        except MismatchError:
+            return TlaValueDecoder(TlaValueEncoder((), {}), model_values, ()).of(hint)(value)
+        except TlaTypeMismatchError:
             return value
     named: dict[str, Value] = {name: member for kind in kinds for name, member in enum_members_by_name(kind).items()}
     if type(None) in _type_with_nested_types(hint):

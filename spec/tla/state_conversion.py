@@ -45,10 +45,10 @@ from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.text import tuple_or_map_of_function
 from kraftcheck.spec.tla.types import (
     Decode,
-    Decoder,
-    Encoder,
-    MismatchError,
-    VariablesError,
+    TlaTypeMismatchError,
+    TlaValueDecoder,
+    TlaValueEncoder,
+    TlaVariablesError,
     camel_case_field,
     is_tla_string_type,
     subclasses,
@@ -99,11 +99,11 @@ class TlaStateConverter:
         symbols = list(_all_enum_members(protocol))
         model_values = _model_values_by_name(protocol, starts)
         stand_ins = {s: ModelValue(enum_name(s), len(model_values) + i) for i, s in enumerate(symbols)}
-        self._encoder = Encoder(messages, stand_ins, protocol.none_is)
+        self._encoder = TlaValueEncoder(messages, stand_ins, protocol.none_is)
         names = {**{enum_name(symbol): symbol for symbol in reversed(symbols)}, **model_values}
         records = [*messages, *[replica.cls for replica in self._replicas]]
-        self._typed = Decoder(self._encoder, names, records)
-        self._untyped = Decoder(self._encoder, names, records, untyped=True)
+        self._typed = TlaValueDecoder(self._encoder, names, records)
+        self._untyped = TlaValueDecoder(self._encoder, names, records, untyped=True)
         self._message_type: Any = _union_type(messages)
         self._replica_names = list(dict.fromkeys(n for r in self._replicas for n in _replica_variable_names(r)))
         self._counters = {
@@ -118,7 +118,7 @@ class TlaStateConverter:
         self.names: tuple[str, ...] = (*self._replica_names, *self._held, *shared, *self._counters.values())
         self._require_own_names()
         if not isinstance(network, BagWithMemory | MessageSet | MessageSetWithMemory | Channels):
-            raise VariablesError(
+            raise TlaVariablesError(
                 MESSAGES_VARIABLE, MESSAGES_VARIABLE, type(network).__name__, "a bag, a set or channels"
             )
 
@@ -126,7 +126,9 @@ class TlaStateConverter:
         for number, name in enumerate(self.names):
             if name in self.names[:number]:
                 found = f"two of that name in {self._protocol.name()}"
-                raise VariablesError(name, name, found, "a name that no other variable has (set tla_names in a record)")
+                raise TlaVariablesError(
+                    name, name, found, "a name that no other variable has (set tla_names in a record)"
+                )
 
     # To TLA+
 
@@ -140,7 +142,7 @@ class TlaStateConverter:
             replica = known.get(type(me))
             if replica is None:
                 expected = "a class of replicas that an action's parameter is annotated with"
-                raise VariablesError(KIND_VARIABLE, f"{KIND_VARIABLE}[{key!r}]", type(me).__name__, expected)
+                raise TlaVariablesError(KIND_VARIABLE, f"{KIND_VARIABLE}[{key!r}]", type(me).__name__, expected)
             argument = encode(key)
             for attribute, name in replica.names.items():
                 functions[name][argument] = encode(getattr(me, attribute))
@@ -176,7 +178,7 @@ class TlaStateConverter:
             return self._messages(state)
         if any(inbox != self._protocol.network.empty for inbox in state.inboxes.values()):
             what = "a message of a type that no action takes and that its module does not define"
-            raise VariablesError(MESSAGES_VARIABLE, MESSAGES_VARIABLE, what, "no messages")
+            raise TlaVariablesError(MESSAGES_VARIABLE, MESSAGES_VARIABLE, what, "no messages")
         return {}
 
     def encode(self, value: Value) -> Value:
@@ -193,11 +195,11 @@ class TlaStateConverter:
         """
         for name in self.names:
             if name not in variables:
-                raise VariablesError(name, name, "no such variable in this state", "a value")
+                raise TlaVariablesError(name, name, "no such variable in this state", "a value")
         for name in variables:
             if not self.is_known(name, variables[name]):
                 expected = f"one of {self._protocol.name()}'s variables, {', '.join(self.names)}"
-                raise VariablesError(name, name, "another", expected)
+                raise TlaVariablesError(name, name, "another", expected)
         decoder = self._untyped if untyped else self._typed
         replicas = Map((replica.id, replica) for replica in self._read_replicas(decoder, variables))  # type: ignore[attr-defined]
         inboxes = self._read_messages(decoder, variables) if self._held else Map()
@@ -215,12 +217,12 @@ class TlaStateConverter:
         """Whether a variable belongs to the protocol; an empty ``messages`` does even without a network."""
         return name in self.names or (name == MESSAGES_VARIABLE and not self._held and not value)
 
-    def _read_replicas(self, decoder: Decoder, variables: Mapping[str, Value]) -> Iterator[Record]:
+    def _read_replicas(self, decoder: TlaValueDecoder, variables: Mapping[str, Value]) -> Iterator[Record]:
         functions: dict[str, dict[Value, Value]] = {}
         for name in self._replica_names:
             try:
                 functions[name] = dict(decoder.pairs(variables[name], text_keys=not self._ids_are_text()))
-            except MismatchError as error:
+            except TlaTypeMismatchError as error:
                 raise _error_with_variable(name, error) from None
         keys = ordered(dict.fromkeys(key for function in functions.values() for key in function))
         for key in keys:
@@ -238,15 +240,19 @@ class TlaStateConverter:
         fitting = [r for r in fitting if r.cls.__name__ == kind]
         if not fitting:
             expected = " or ".join(r.cls.__name__ for r in self._replicas if r.is_told)
-            raise VariablesError(
+            raise TlaVariablesError(
                 KIND_VARIABLE, f"{KIND_VARIABLE}[{truncated_value_text(key)}]", truncated_value_text(kind), expected
             )
         return fitting
 
     def _read_replica(
-        self, decoder: Decoder, fitting: list[_ReplicaShape], key: Value, functions: dict[str, dict[Value, Value]]
+        self,
+        decoder: TlaValueDecoder,
+        fitting: list[_ReplicaShape],
+        key: Value,
+        functions: dict[str, dict[Value, Value]],
     ) -> Record:
-        wrong: VariablesError | None = None
+        wrong: TlaVariablesError | None = None
         for replica in fitting:
             kinds = field_types(replica.cls)
             as_id = partial(decoder.argument, kinds["id"])
@@ -255,7 +261,7 @@ class TlaStateConverter:
                 for attribute, name in replica.names.items():
                     fields[attribute] = _decoded_variable(name, decoder.of(kinds[attribute]), functions[name][key], key)
                 return replica.cls(**fields)
-            except VariablesError as error:
+            except TlaVariablesError as error:
                 wrong = wrong or error
         assert wrong is not None
         raise wrong
@@ -264,22 +270,22 @@ class TlaStateConverter:
         """Whether the ids of replicas are strings, so that functions over replicas are records."""
         return all(is_tla_string_type(field_types(replica.cls)["id"]) for replica in self._replicas)
 
-    def _unlike(self, key: Value, has: set[str]) -> VariablesError:
+    def _unlike(self, key: Value, has: set[str]) -> TlaVariablesError:
         """Return the error for an id that has only some variables of a class of replicas."""
         near = min(self._replicas, key=lambda replica: len(set(_replica_variable_names(replica)) ^ has))
         wanted = set(_replica_variable_names(near))
         for name in self._replica_names:
             if name in wanted - has:
                 other = next(iter(n for n in self._replica_names if n in has))
-                return VariablesError(name, name, "none", f"a value for {truncated_value_text(key)}, as {other} has")
+                return TlaVariablesError(name, name, "none", f"a value for {truncated_value_text(key)}, as {other} has")
             if name in has - wanted:
                 other = next(iter(n for n in self._replica_names if n in wanted))
-                return VariablesError(
+                return TlaVariablesError(
                     name, name, f"one for {truncated_value_text(key)}", f"no value where {other} has none"
                 )
         raise AssertionError(key)
 
-    def _read_messages(self, decoder: Decoder, variables: Mapping[str, Value]) -> Map[Any, Any]:
+    def _read_messages(self, decoder: TlaValueDecoder, variables: Mapping[str, Value]) -> Map[Any, Any]:
         network = self._protocol.network
         inboxes: dict[Value, Any] = {}
         a_set = decoder.of(frozenset[self._message_type])  # type: ignore[name-defined]
@@ -297,7 +303,7 @@ class TlaStateConverter:
             inboxes = self._bags(decoder, variables[MESSAGES_VARIABLE])
         return Map(inboxes)
 
-    def _bags(self, decoder: Decoder, value: Value) -> dict[Value, Any]:
+    def _bags(self, decoder: TlaValueDecoder, value: Value) -> dict[Value, Any]:
         """Decode bags: a function from messages to their numbers of copies."""
         counts = _decoded_variable(MESSAGES_VARIABLE, decoder.of(Map[self._message_type, int]), value)  # type: ignore[name-defined]
         least = 1 if isinstance(self._protocol.network, Bag) else 0
@@ -305,15 +311,15 @@ class TlaStateConverter:
         for message, count in counts.items():
             if count < least:
                 path = f"{MESSAGES_VARIABLE}[{truncated_value_text(self._encoder.encode(message))}]"
-                raise VariablesError(MESSAGES_VARIABLE, path, str(count), f"a count of at least {least}")
+                raise TlaVariablesError(MESSAGES_VARIABLE, path, str(count), f"a count of at least {least}")
             grouped.setdefault(message.dest, {})[message] = count
         return {destination: Map(inbox) for destination, inbox in grouped.items()}
 
-    def _channels(self, decoder: Decoder, value: Value) -> Map[tuple[Value, Value], tuple[Any, ...]]:
+    def _channels(self, decoder: TlaValueDecoder, value: Value) -> Map[tuple[Value, Value], tuple[Any, ...]]:
         """Decode channels: a function from pairs (source, destination) to messages, oldest first."""
         try:
             pairs = decoder.pairs(value, text_keys=True)
-        except MismatchError as error:
+        except TlaTypeMismatchError as error:
             raise _error_with_variable(MESSAGES_VARIABLE, error) from None
         found: dict[tuple[Value, Value], tuple[Any, ...]] = {}
         for key, items in pairs:
@@ -321,7 +327,7 @@ class TlaStateConverter:
             ends = {(message.source, message.dest) for message in queue}
             if len(ends) != 1 or {self._encoder.encode(pair) for pair in ends} != {key}:
                 expected = f"messages that all go from and to {truncated_value_text(key)}, at least one"
-                raise VariablesError(
+                raise TlaVariablesError(
                     MESSAGES_VARIABLE,
                     f"{MESSAGES_VARIABLE}[{truncated_value_text(key)}]",
                     truncated_value_text(items),
@@ -344,14 +350,14 @@ def _replica_variable_names(replica: _ReplicaShape) -> list[str]:
 def _decoded_variable(name: str, decode: Decode, value: Value, key: Value = None) -> Any:
     try:
         return decode(value)
-    except MismatchError as error:
+    except TlaTypeMismatchError as error:
         raise _error_with_variable(
             name, error if key is None else error.inside(f"[{truncated_value_text(key)}]")
         ) from None
 
 
-def _error_with_variable(name: str, error: MismatchError) -> VariablesError:
-    return VariablesError(name, name + "".join(error.path), error.found, error.expected, error.wrong_kind)
+def _error_with_variable(name: str, error: TlaTypeMismatchError) -> TlaVariablesError:
+    return TlaVariablesError(name, name + "".join(error.path), error.found, error.expected, error.wrong_kind)
 
 
 def _union_type(classes: Iterable[type[Record]]) -> Any:

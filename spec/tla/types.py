@@ -85,7 +85,7 @@ def tla_names(cls: type[Record]) -> dict[str, str]:
     for field in field_names(cls):
         name = given.get(field, prefix + cased(field))
         if name in names.values():
-            raise VariablesError(name, name, f"two of that name in {cls.__qualname__}", "one; set tla_names")
+            raise TlaVariablesError(name, name, f"two of that name in {cls.__qualname__}", "one; set tla_names")
         names[field] = name
     return names
 
@@ -119,7 +119,7 @@ def _types_by_field(cls: type[Record]) -> dict[str, object]:
         return dict.fromkeys(field_names(cls))
 
 
-class Encoder:
+class TlaValueEncoder:
     """Encoder of a protocol's values as TLA+ values.
 
     `messages`: the classes of messages. Without `tla_constants`, a class gets a field `type` with its name, as in
@@ -189,7 +189,7 @@ MAX_MEMOIZED_VALUES = 200_000
 """Maximum number of memoized values per type."""
 
 
-class VariablesError(InputError):
+class TlaVariablesError(InputError):
     """TLA+ variables that are not a state of the protocol; the message has the place and the expected value."""
 
     def __init__(self, variable: str, path: str, found: str, expected: str, wrong_kind: bool = False) -> None:
@@ -200,11 +200,11 @@ class VariablesError(InputError):
         self.expected = expected
         self.wrong_kind = wrong_kind
 
-    def __reduce__(self) -> tuple[type[VariablesError], tuple[str, str, str, str, bool]]:
+    def __reduce__(self) -> tuple[type[TlaVariablesError], tuple[str, str, str, str, bool]]:
         return (type(self), (self.variable, self.path, self.found, self.expected, self.wrong_kind))
 
 
-class MismatchError(Exception):
+class TlaTypeMismatchError(Exception):
     """A value that does not match a type. Readers of enclosing values prepend their place to the path."""
 
     def __init__(self, found: str, expected: str, *, wrong_kind: bool = True) -> None:
@@ -214,17 +214,22 @@ class MismatchError(Exception):
         self.wrong_kind = wrong_kind
         self.path: list[str] = []
 
-    def inside(self, place: str) -> MismatchError:
+    def inside(self, place: str) -> TlaTypeMismatchError:
         """Return this error with a place prepended to its path."""
         self.path.insert(0, place)
         return self
 
 
-class Decoder:
+class TlaValueDecoder:
     """Decoder of TLA+ values into values of declared types."""
 
     def __init__(
-        self, encoder: Encoder, names: Mapping[str, Value], records: Iterable[type[Record]], *, untyped: bool = False
+        self,
+        encoder: TlaValueEncoder,
+        names: Mapping[str, Value],
+        records: Iterable[type[Record]],
+        *,
+        untyped: bool = False,
     ) -> None:
         self._encoder = encoder
         self._names = names
@@ -234,10 +239,12 @@ class Decoder:
         self._decoders: dict[Any, Decode] = {}
         self._keys: dict[str, Value] = {}
         self._intervals = IntervalElementBudget()
-        self._of_keys = Decoder(encoder, names, self._records) if untyped else self  # text is typed once it is parsed
+        self._of_keys = (
+            TlaValueDecoder(encoder, names, self._records) if untyped else self
+        )  # text is typed once it is parsed
 
     def of(self, kind: Any) -> Decode:
-        """Return the decoder of a type, which raises `MismatchError` for other values."""
+        """Return the decoder of a type, which raises `TlaTypeMismatchError` for other values."""
         found = self._decoders.get(kind)
         if found is None:
             found = self._decoders[kind] = self._make(kind)
@@ -270,7 +277,7 @@ class Decoder:
     def _scalar(self, kind: type) -> Decode:
         def decode(value: Value) -> Value:
             if type(value) is not kind:
-                raise MismatchError(truncated_value_text(value), PHRASE_OF_SCALAR[kind])
+                raise TlaTypeMismatchError(truncated_value_text(value), PHRASE_OF_SCALAR[kind])
             return value
 
         return decode
@@ -279,7 +286,7 @@ class Decoder:
         name = self._name(value)
         if name not in self._model_values:
             expected = "a model value: " + or_phrase(sorted(self._model_values))
-            raise MismatchError(truncated_value_text(value), expected, wrong_kind=name is None)
+            raise TlaTypeMismatchError(truncated_value_text(value), expected, wrong_kind=name is None)
         return self._model_values[name]
 
     def _name(self, value: Value) -> str | None:
@@ -307,7 +314,7 @@ class Decoder:
                 return plain[type(value), value]
             name = self._name(value)
             if name not in named:
-                raise MismatchError(truncated_value_text(value), known, wrong_kind=name is None or not named)
+                raise TlaTypeMismatchError(truncated_value_text(value), known, wrong_kind=name is None or not named)
             return named[name]
 
         return decode
@@ -318,10 +325,10 @@ class Decoder:
 
         def decode(value: Value) -> Value:
             if type(value) is not wanted:
-                raise MismatchError(truncated_value_text(value), "a set")
+                raise TlaTypeMismatchError(truncated_value_text(value), "a set")
             elements = frozenset([_decode_with_error_path(_element_path, item, element, item) for item in value])
             if len(elements) < len(value):
-                raise MismatchError(truncated_value_text(value), "a set (each element once)")
+                raise TlaTypeMismatchError(truncated_value_text(value), "a set (each element once)")
             return elements
 
         return self._memoised(decode)
@@ -333,9 +340,9 @@ class Decoder:
 
         def decode(value: Value) -> Value:
             if type(value) is not wanted:
-                raise MismatchError(truncated_value_text(value), "a sequence")
+                raise TlaTypeMismatchError(truncated_value_text(value), "a sequence")
             if fixed is not None and len(value) != len(fixed):
-                raise MismatchError(truncated_value_text(value), f"a sequence of {len(fixed)}")
+                raise TlaTypeMismatchError(truncated_value_text(value), f"a sequence of {len(fixed)}")
             readers = fixed if every is None else [every] * len(value)
             assert readers is not None
             items = zip(range(1, len(value) + 1), readers, value, strict=True)
@@ -362,9 +369,9 @@ class Decoder:
         read = self._of_keys.of(kind)
         try:
             return read(key)
-        except MismatchError as error:
+        except TlaTypeMismatchError as error:
             if self._untyped and isinstance(key, ModelValue):  # a string, if all arguments are strings
-                with suppress(MismatchError):
+                with suppress(TlaTypeMismatchError):
                     return read(key.name)
             error.expected = f"as an argument {error.expected}"
             raise error.inside(_argument_path(key)) from None
@@ -374,13 +381,13 @@ class Decoder:
         if isinstance(value, dict) and self._untyped:
             found = [(self._key(key) if text_keys else key, item) for key, item in value.items()]
             if len(dict(found)) < len(found):
-                raise MismatchError(truncated_value_text(value), "a function (each argument once)")
+                raise TlaTypeMismatchError(truncated_value_text(value), "a function (each argument once)")
             return found
         if isinstance(value, Map):
             return list(value.items())
         if type(value) is (list if self._untyped else tuple):
             return list(enumerate(value, start=1))
-        raise MismatchError(truncated_value_text(value), "a function")
+        raise TlaTypeMismatchError(truncated_value_text(value), "a function")
 
     def _key(self, text: str) -> Value:
         if text not in self._keys:
@@ -388,7 +395,7 @@ class Decoder:
             try:
                 self._keys[text] = shared_value_parser().parse(text, intervals=self._intervals)
             except TlaSyntaxError as error:
-                raise MismatchError(truncated_value_text(text), f"an argument as TLA+ text ({error})") from None
+                raise TlaTypeMismatchError(truncated_value_text(text), f"an argument as TLA+ text ({error})") from None
         return self._keys[text]
 
     def _record(self, kinds: tuple[type[Record], ...]) -> Decode:
@@ -402,19 +409,19 @@ class Decoder:
         def decode(value: Value) -> Value:
             fields: Mapping[Any, Value] = {} if value in ((), []) else value
             if type(fields) not in (Map, dict) or not all(type(name) is str for name in fields):
-                raise MismatchError(truncated_value_text(value), _record_shapes_text(shapes))
+                raise TlaTypeMismatchError(truncated_value_text(value), _record_shapes_text(shapes))
             alike = by_fields.get(frozenset(fields), [])
             fitting = [shape for shape in alike if self._has(fields, shape.constants)]
             if not fitting:
                 raise self._unlike(fields, shapes, wrong_kind=not alike)
-            wrong: MismatchError | None = None
+            wrong: TlaTypeMismatchError | None = None
             for shape in fitting:
                 try:
                     read = readers[shape.cls]
                     return shape.cls(
                         *[_decode_with_error_path(_field_path, n, read[n], fields[n]) for n in shape.names.values()]
                     )
-                except MismatchError as error:
+                except TlaTypeMismatchError as error:
                     wrong = wrong or error
             assert wrong is not None
             raise wrong
@@ -469,7 +476,7 @@ class Decoder:
 
     def _unlike(
         self, fields: Mapping[str, Value], shapes: list[TlaRecordMapping], *, wrong_kind: bool
-    ) -> MismatchError:
+    ) -> TlaTypeMismatchError:
         """Return the error for a record that fits no class: its differences from the most similar class."""
         near = min(shapes, key=lambda s: (not self._has(fields, s.constants), len(s.fields ^ fields.keys())))
         lacking, more = sorted(near.fields - fields.keys()), sorted(fields.keys() - near.fields)
@@ -477,10 +484,10 @@ class Decoder:
             if name in fields and not self._is(fields[name], value):
                 wanted = dict.fromkeys(format_on_one_line(s.constants[name]) for s in shapes if name in s.constants)
                 found, is_name = truncated_value_text(fields[name]), self._name(fields[name]) is not None
-                return MismatchError(found, or_phrase(sorted(wanted)), wrong_kind=not is_name).inside(f".{name}")
+                return TlaTypeMismatchError(found, or_phrase(sorted(wanted)), wrong_kind=not is_name).inside(f".{name}")
         problems = [f"no {or_phrase(lacking)}"] if lacking else []
         problems += [f"also {name_list_text(more)}"] if more else []
-        return MismatchError(" and ".join(problems), _record_shapes_text([near]), wrong_kind=wrong_kind)
+        return TlaTypeMismatchError(" and ".join(problems), _record_shapes_text([near]), wrong_kind=wrong_kind)
 
     def _one_of(self, kinds: tuple[Any, ...]) -> Decode:
         records = tuple(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Record))
@@ -494,13 +501,13 @@ class Decoder:
             for read in readers:
                 try:
                     return read(value)
-                except MismatchError as error:
+                except TlaTypeMismatchError as error:
                     errors.append(error.with_traceback(None))  # else its traceback and this frame are a cycle
             deep = [error for error in errors if error.path]
             if len(deep) == 1:
                 raise deep[0]
             expected = " or ".join(dict.fromkeys(error.expected for error in errors))
-            raise MismatchError(
+            raise TlaTypeMismatchError(
                 truncated_value_text(value), expected, wrong_kind=all(error.wrong_kind for error in errors)
             )
 
@@ -530,7 +537,7 @@ def is_tla_string_type(kind: Any) -> bool:
 def _decode_with_error_path(place: Callable[[Any], str], key: Any, read: Decode, value: Value) -> Value:
     try:
         return read(value)
-    except MismatchError as error:
+    except TlaTypeMismatchError as error:
         raise error.inside(place(key)) from None
 
 

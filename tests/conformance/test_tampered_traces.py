@@ -21,7 +21,7 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.state_conversion import TlaStateConverter
-from kraftcheck.spec.tla.types import VariablesError
+from kraftcheck.spec.tla.types import TlaVariablesError
 from kraftcheck.traces import Trace, ValueCache, read_traces
 from kraftcheck.traces.replay.replayer import Replayer, ReplayVerdict
 from tests.support.sizes import sizes
@@ -86,7 +86,7 @@ def is_behaviour(trace: Trace, view: TlaStateConverter, semantics: Semantics, ne
     """Whether the steps to and from a state of a trace are steps of the protocol, said by the semantics alone."""
     try:
         states = [view.state(state.variables, untyped=trace.untyped) for state in trace.states[: near + 1]]
-    except VariablesError:
+    except TlaVariablesError:
         return False
     if near == 1 and states[0] not in semantics.initial():
         return False

@@ -10,7 +10,7 @@ import pytest
 
 from kraftcheck import check
 from kraftcheck.explorer.result import Verdict
-from kraftcheck.explorer.tables.learning.decision_trees import CALLS_TO_JUDGE_PROXIES, ProxyPolicy
+from kraftcheck.explorer.tables.learning.decision_trees import CALLS_TO_JUDGE_PROXIES, ReadProxyPolicy
 from kraftcheck.spec import Protocol, Record, State, Steps, become, internal, invariant
 
 pytestmark = pytest.mark.kernel
@@ -110,7 +110,7 @@ def test_what_it_says_is_the_same(least_bad: int) -> None:
 def test_what_is_given_whole_stays_so_when_there_are_many_more_replicas() -> None:
     """Else fields would be asked about where the whole replica was, which looks as if the property were not pure."""
     known, forgotten = SimpleNamespace(locals=[None], protocol=Counting()), []
-    how = ProxyPolicy(cast(Any, known), cast(Any, SimpleNamespace(forget=forgotten.append)))
+    how = ReadProxyPolicy(cast(Any, known), cast(Any, SimpleNamespace(forget=forgotten.append)))
     how.misses[7], matters = 0, cast(Any, SimpleNamespace(name="matters"))
     assert [how.of(7, matters) for _ in range(CALLS_TO_JUDGE_PROXIES)] == [(True, True)] * CALLS_TO_JUDGE_PROXIES
     assert how.of(7, matters) == (True, False)

@@ -39,7 +39,7 @@ from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.examples.two_phase_commit import TwoPhaseCommit
 from kraftcheck.spec.tla.state_conversion import TlaStateConverter
 from kraftcheck.spec.tla.text import format_on_one_line, format_value, parse_value
-from kraftcheck.spec.tla.types import MismatchError, VariablesError
+from kraftcheck.spec.tla.types import TlaTypeMismatchError, TlaVariablesError
 from kraftcheck.spec.values import Value
 from tests.support import tlc as models
 
@@ -374,7 +374,7 @@ def test_channels_are_a_function_from_pairs_to_sequences() -> None:
     assert view.state(untyped, untyped=True) == state
     crossed = Map({(3, 1): channels[0, 1]})
     with pytest.raises(
-        VariablesError, match=r"messages\[<<3, 1>>\]: expected messages that all go from and to <<3, 1>>"
+        TlaVariablesError, match=r"messages\[<<3, 1>>\]: expected messages that all go from and to <<3, 1>>"
     ):
         view.state({**view.variables(state), "messages": crossed})
 
@@ -385,7 +385,7 @@ def test_a_bag_that_forgets_has_no_message_that_is_not_under_way() -> None:
     (state,) = protocol.initial()
     variables = view.variables(state)
     variables["messages"] = variables["messages"].put(Map({"type": "Said", "source": 0, "dest": 2, "text": ""}), 0)
-    with pytest.raises(VariablesError, match=r"messages\[.*\]: expected a count of at least 1, found 0"):
+    with pytest.raises(TlaVariablesError, match=r"messages\[.*\]: expected a count of at least 1, found 0"):
         view.state(variables)
 
 
@@ -440,14 +440,14 @@ def test_classes_that_only_their_name_tells_apart() -> None:
         assert view.state({name: as_json(value) for name, value in variables.items()}, untyped=True) == state
     assert format_on_one_line(variables["kind"]) == '[a |-> "Plain", b |-> "Twin"]'
     wrong = {**variables, "kind": Map({"a": "Plain", "b": "Triplet"})}
-    with pytest.raises(VariablesError, match=r'variable kind\["b"\]: expected Plain or Twin, found "Triplet"'):
+    with pytest.raises(TlaVariablesError, match=r'variable kind\["b"\]: expected Plain or Twin, found "Triplet"'):
         view.state(wrong)
 
 
 def test_a_replica_of_a_class_that_nothing_names() -> None:
     protocol = Strangers()
     with pytest.raises(
-        VariablesError, match="expected a class of replicas that an action's parameter is annotated with"
+        TlaVariablesError, match="expected a class of replicas that an action's parameter is annotated with"
     ):
         TlaStateConverter(protocol).variables(states_of(protocol)[-1])
 
@@ -462,7 +462,9 @@ class Clashing(Talk):
 
 
 def test_two_variables_of_one_name() -> None:
-    with pytest.raises(VariablesError, match=r"variable totalCount: .*tla_names.*found two of that name in Clashing"):
+    with pytest.raises(
+        TlaVariablesError, match=r"variable totalCount: .*tla_names.*found two of that name in Clashing"
+    ):
         TlaStateConverter(talk(Clashing))
 
 
@@ -532,7 +534,7 @@ SERVER = r"\[host \|-> n1, diskId \|-> 0\]"
 def test_what_does_not_fit_is_named(variable: str, path: list[Any], new: Value, message: str) -> None:
     view, variables = reconfig()
     view.state(variables)  # what was read before is known again, and only that
-    with pytest.raises(VariablesError, match=message) as raised:
+    with pytest.raises(TlaVariablesError, match=message) as raised:
         view.state({**variables, variable: changed(variables[variable], path, new)})
     assert str(raised.value).startswith(f"variable {raised.value.path}: expected ")
     assert raised.value.path.startswith(raised.value.variable)
@@ -550,21 +552,23 @@ def test_a_server_that_one_variable_lacks_or_has_alone() -> None:
     view, variables = reconfig()
     server = ordered(variables["log"])[1]
     with pytest.raises(
-        VariablesError, match=r"variable log: expected a value for \[.*n2.*\], as config has, found none"
+        TlaVariablesError, match=r"variable log: expected a value for \[.*n2.*\], as config has, found none"
     ):
         view.state({**variables, "log": variables["log"].without(server)})
     more = variables["state"].put(Map({"host": n1, "diskId": 7}), ModelValue("Leader"))
-    with pytest.raises(VariablesError, match=r"variable config: expected a value for \[.*7.*\], as state has"):
+    with pytest.raises(TlaVariablesError, match=r"variable config: expected a value for \[.*7.*\], as state has"):
         view.state({**variables, "state": more})
 
 
 def test_missing_and_unknown_variables() -> None:
     view, variables = reconfig()
     del variables["log"]
-    with pytest.raises(VariablesError, match="variable log: expected a value, found no such variable"):
+    with pytest.raises(TlaVariablesError, match="variable log: expected a value, found no such variable"):
         view.state(variables)
     _, variables = reconfig()
-    with pytest.raises(VariablesError, match=r"variable lag: expected one of Reconfig's variables, config, .*, found"):
+    with pytest.raises(
+        TlaVariablesError, match=r"variable lag: expected one of Reconfig's variables, config, .*, found"
+    ):
         view.state({**variables, "lag": 1})
 
 
@@ -586,7 +590,7 @@ def test_what_does_not_fit_in_json(variable: str, new: Any, message: str) -> Non
     view, variables = reconfig()
     untyped = {name: as_json(value) for name, value in variables.items()}
     view.state(untyped, untyped=True)
-    with pytest.raises(VariablesError, match=message):
+    with pytest.raises(TlaVariablesError, match=message):
         view.state({**untyped, variable: new}, untyped=True)
 
 
@@ -658,7 +662,7 @@ def test_an_error_of_an_alternative_that_does_not_fit_leaves_no_cycle() -> None:
         gc.set_debug(0)
         gc.garbage.clear()
         gc.enable()
-    assert MismatchError not in kinds
+    assert TlaTypeMismatchError not in kinds
 
 
 def test_two_fields_of_a_record_with_one_name_are_refused() -> None:
@@ -671,5 +675,5 @@ def test_two_fields_of_a_record_with_one_name_are_refused() -> None:
         def initial(self) -> Iterator[State]:
             yield self.start([Broker(1)])
 
-    with pytest.raises(VariablesError, match="lastEpoch: expected one; set tla_names, found two of that name in"):
+    with pytest.raises(TlaVariablesError, match="lastEpoch: expected one; set tla_names, found two of that name in"):
         TlaStateConverter(Twice())

@@ -40,7 +40,7 @@ from kraftcheck.spec import (
 from kraftcheck.spec.language.formula import Formula
 from kraftcheck.spec.language.network import Channels, MessageSet, Network
 from kraftcheck.spec.tla.state_conversion import TlaStateConverter
-from kraftcheck.spec.tla.types import VariablesError
+from kraftcheck.spec.tla.types import TlaVariablesError
 from tests.support.command_line import Run
 
 ENGINES = ("reference", "tables")
@@ -89,9 +89,9 @@ def test_no_messages_and_none_by_another_name() -> None:
     assert set(variables["last"].values()) == {ModelValue("NULL")}
     assert view.state(variables) == state
     assert view.state({**variables, "messages": frozenset()}) == state  # of a file of an earlier release
-    with pytest.raises(VariablesError, match="variable messages: expected one of Lamps's variables, lit, last"):
+    with pytest.raises(TlaVariablesError, match="variable messages: expected one of Lamps's variables, lit, last"):
         view.state({**variables, "messages": frozenset({1})})
-    with pytest.raises(VariablesError, match=r"variable last\[l1\]: expected .*NULL.*, found None"):
+    with pytest.raises(TlaVariablesError, match=r"variable last\[l1\]: expected .*NULL.*, found None"):
         view.state({**variables, "last": Map({one: ModelValue("None") for one in LAMPS})})
 
 

@@ -12,7 +12,7 @@ from kraftcheck.spec.language.semantics import Semantics, Transition
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.tla.state_conversion import TlaStateConverter
 from kraftcheck.spec.tla.text import format_on_one_line, sort_in_tlc_order
-from kraftcheck.spec.tla.types import VariablesError
+from kraftcheck.spec.tla.types import TlaVariablesError
 from kraftcheck.spec.values import Map, ModelValue, Record, Value, escape_invisible, field_names, text_of, truncate_text
 
 MOST_PLACE_CHARACTERS = 96
@@ -234,7 +234,7 @@ class DivergingState(NamedTuple):
     before: int | None
     action: str | None
     variables: Mapping[str, Value] | None  # None for an untyped format
-    problem: VariablesError | None = None  # the reason why it is not a state of the protocol, if so
+    problem: TlaVariablesError | None = None  # the reason why it is not a state of the protocol, if so
 
 
 class DivergenceExplainer:

@@ -19,7 +19,7 @@ from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.semantics import Semantics, Transition, initial_states
 from kraftcheck.spec.language.state import Permutation, State, permutation_group, permute_model_values
 from kraftcheck.spec.tla.state_conversion import TlaStateConverter, action_name_of_label
-from kraftcheck.spec.tla.types import VariablesError, name_list_text
+from kraftcheck.spec.tla.types import TlaVariablesError, name_list_text
 from kraftcheck.spec.type_checks import check_arguments
 from kraftcheck.spec.values import escape_invisible, text_of
 from kraftcheck.traces.parsing import DEFAULT_LIMIT_BYTES, TraceError, TraceFileReader, ValueCache
@@ -38,7 +38,7 @@ class TraceStateConverter:
     limit_bytes: int
     untyped: bool = False
 
-    def state(self, found: TraceState) -> State | VariablesError:
+    def state(self, found: TraceState) -> State | TlaVariablesError:
         """Return the state of the protocol with the variables of a state in the file, or the error of the view."""
         missing = [name for name in self.view.names if name not in found.variables]
         unknown = [name for name, value in found.variables.items() if not self.view.is_known(name, value)]
@@ -52,7 +52,7 @@ class TraceStateConverter:
             raise TraceError(self.file, found.line, 1, f"a state {' and '.join(parts)}", expected)
         try:
             return self.view.state(found.variables, untyped=self.untyped)
-        except VariablesError as error:
+        except TlaVariablesError as error:
             if not error.wrong_kind:
                 return error
             line, column = self._place_of(error.variable, found.line)
@@ -458,7 +458,7 @@ class _TraceReplay:
             raise TraceError(self.head.file, found.line, 1, f"state {found.number}", expected)
         found = self._compared(replace(found, action=action_name_of_label(self.replayer.protocol, found.action)))
         target = self.replayer.reader(self.head).state(found)
-        if isinstance(target, VariablesError):
+        if isinstance(target, TlaVariablesError):
             before = None if self.state is None else previous
             variables = None if self.head.untyped else found.variables
             self._diverge(DivergingState(found.number, found.line, before, found.action, variables, target))

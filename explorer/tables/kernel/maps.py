@@ -135,7 +135,7 @@ def copy_map(pairs: Any, larger: Any, near: Any) -> None:
             put_from_python(larger, pairs[i, 0], pairs[i, 1], near)
 
 
-class FingerprintArrays(ArrayGroup):
+class StatePartFingerprintArrays(ArrayGroup):
     """The fingerprints of a state's parts, by their ids."""
 
     rows = declare_array(np.uint64)

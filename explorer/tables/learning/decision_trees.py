@@ -491,7 +491,7 @@ class DecisionTrees:
             self.forget(root)
 
 
-class ProxyPolicy:
+class ReadProxyPolicy:
     """Decides whether a call gets read-tracking proxies or plain records.
 
     A property of one replica gets a proxy as long as its results repeat across replicas, as in `registration`.

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.native.arrays import grow_array
 from kraftcheck.explorer.tables.kernel.codes import META_CONTENTS, META_ROWS
 from kraftcheck.explorer.tables.kernel.maps import (
-    FingerprintArrays,
+    StatePartFingerprintArrays,
     fingerprint_control_rows,
     fingerprint_inbox_contents,
 )
@@ -26,7 +26,7 @@ from kraftcheck.spec.encoding import encode
 from kraftcheck.spec.values import Value
 
 
-class Fingerprints(FingerprintArrays):
+class StatePartFingerprints(StatePartFingerprintArrays):
     """The fingerprints of a state's parts, by their ids."""
 
     def __init__(self, learner: Learner) -> None:

@@ -19,8 +19,8 @@ from kraftcheck.explorer.tables.learning.decision_trees import (
     FlaggedSteps,
     ImpureCallError,
     OutcomeTable,
-    ProxyPolicy,
     ReadLog,
+    ReadProxyPolicy,
 )
 from kraftcheck.explorer.tables.learning.growing_tables import NOT_EVALUATED
 from kraftcheck.explorer.tables.learning.interner import Interner
@@ -48,7 +48,7 @@ class PythonMissHandler:
     ) -> None:
         self.calls, self.interner = calls, interner
         self.trees = DecisionTrees(interner)
-        self.policy = ProxyPolicy(interner, self.trees)
+        self.policy = ReadProxyPolicy(interner, self.trees)
         self.effects = OutcomeTable(interner, action_names)
         self.tracks_changes = not of_actor
         self._of_actor = of_actor  # step properties of the acting replica, each with the flag of its violation
