@@ -145,7 +145,17 @@ class StateProxy(SharedRecordProxy):
         return StateProxy(lambda name: change(name, self.__read__(name)))
 
 
-class LazyMap(Map[Any, Any]):
+class MapProxy(Map[Any, Any]):
+    """Map that reads its values one by one; it shows the class of a map."""
+
+    __slots__ = ()
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return Map
+
+
+class LazyMap(MapProxy):
     """Map whose values are read one by one; `read` returns `ABSENT_REPLICA` for a key that the map does not have."""
 
     __slots__ = ("_keys", "_read")
@@ -246,7 +256,7 @@ class PeerProxy(RecordProxy):
         return PeerProxy(self.__key__, self.__record__, self.__note__, changes)
 
 
-class ProjectionProxy(Map[Any, Any]):
+class ProjectionProxy(MapProxy):
     """Proxy of the map from replica ids to projected values; each value is read, and its read recorded, once."""
 
     __slots__ = ("_all", "_keys", "_known", "_read")

@@ -323,6 +323,8 @@ LOOPS = [
     "return state.inboxes.get(1, ()) == () or state.replicas[0].done < 2",
     "return len(state.inboxes | {7: 1}) < 3 and len(state.inboxes.put(7, 1).without(7)) < 3",
     "return isinstance(state.inboxes, Map) and len(state.spent) == 0 and repr(state.inboxes) < 'Map({2'",
+    "return state.inboxes.__class__ is Map and len(state.inboxes) < 3",
+    "return state.replicas.__class__ is Map and state.replicas[0].done < 2",
 ]
 RAISING = [
     "x = 1 // (1 - state.shared.time)\nreturn all(r.done < 3 for r in state.replicas.values())",
