@@ -62,6 +62,7 @@ SEARCHES = {
     "snapshot": Style("snapshot.py:Snapshot", "snapshot.cfg", 392_367, 14, 22.5, module="Snapshot"),
     "window": Style("window.py:Window", "window.cfg", 396_236, 51, 9.5, module="Window"),
     "window-projection": Style("window.py:ProjectedWindow", "window.cfg", 396_236, 51, 9.5, module="Window"),
+    "orset": Style("orset.py:ORSet", "orset.cfg", 55_709, 13, None, module="ORSet"),
     "elevator": Style("elevator.py:Elevator", "elevator.cfg", 50_653, 39, 7.0),
     "slush": Style("slush.py:Slush", "slush.cfg", 274_678, 43, 16.2),
 }

@@ -125,7 +125,7 @@ class StateGraph:
         *,
         room: SpillArena | None = None,
         pause: Callable[[], None] = lambda: None,
-        why_slow: Callable[[Property], str | None] = lambda prop: None,
+        why_slow: Callable[[Property, int], str | None] = lambda prop, states: None,
     ) -> None:
         self.system, self.store, self.bounds = system, store, bounds
         self.room = room or SpillArena()
@@ -152,9 +152,9 @@ class StateGraph:
             except RaisedError as error:
                 error.trace = self.store.path_to(first + self._raising(prop, states))
                 raise
-        why = self._why_slow(prop)
+        why = self._why_slow(prop, self.count)
         if why is not None:
-            self._notes.append(f"{prop.name} reads {why}: it was evaluated {self.count:,} times")
+            self._notes.append(f"{prop.name} reads {why}")
         return found
 
     def _raising(self, prop: Property, states: Any) -> int:

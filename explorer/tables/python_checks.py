@@ -126,7 +126,7 @@ class StateFunctionMemo:
         self._interner, self._function, self._lazily = interner, function, lazily
         self._root: Branch | int | None = None
         self._layout = (0, 0, 0, 0)  # columns before the replicas, replicas, control-row columns, inbox columns
-        self._asked = self._evaluated = self._kept = 0
+        self._asked = self.evaluated = self._kept = 0
         self._repeats = True
 
     def of(self, rows: Rows) -> NumbersOfStates:
@@ -141,7 +141,7 @@ class StateFunctionMemo:
             some = columns[first : first + INPUTS_AT_ONCE].tolist()
             numbers[first : first + INPUTS_AT_ONCE] = list(map(self._number if self._repeats else self._evaluate, some))
             self._asked += len(some)
-            if self._asked >= INPUTS_TO_JUDGE_MEMO and LEAST_REPEATS * self._evaluated > self._asked:
+            if self._asked >= INPUTS_TO_JUDGE_MEMO and LEAST_REPEATS * self.evaluated > self._asked:
                 self._repeats, self._root = False, None
         return numbers
 
@@ -162,7 +162,7 @@ class StateFunctionMemo:
                 values[name] = decode(name)
             return values[name]
 
-        self._evaluated += 1
+        self.evaluated += 1
         return self._function(StateProxy(read))  # type: ignore[arg-type]
 
     def _learn(self, columns: list[int]) -> int:
@@ -192,7 +192,7 @@ class StateFunctionMemo:
                     values[name] = decode(name)
             return values[name]
 
-        self._evaluated += 1
+        self.evaluated += 1
         number = self._function(StateProxy(read))  # type: ignore[arg-type]
         self._keep([*reads], columns, number)
         return number

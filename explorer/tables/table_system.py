@@ -16,7 +16,7 @@ from kraftcheck.explorer.tables.kernel import codes
 from kraftcheck.explorer.tables.kernel.arrays import TableFull
 from kraftcheck.explorer.tables.kernel.edges import EdgeArrays, evaluate_property_on_rows, find_edges
 from kraftcheck.explorer.tables.learning.python_misses import MemoizedCall
-from kraftcheck.explorer.tables.python_checks import non_local_reason
+from kraftcheck.explorer.tables.python_checks import StateFunctionMemo, non_local_reason
 from kraftcheck.explorer.tables.rows import MOST_SERIAL_STATES, SUCCESSOR_ROOM_A_STATE, Indices, Rows, WorkerBuffers
 from kraftcheck.explorer.transition_system import BoolArray, StepArrays
 from kraftcheck.spec.errors import RaisedError
@@ -50,7 +50,8 @@ class TableTransitionSystem:
         self._roots: list[tuple[Property, int]] = []  # decision trees of properties
         self._evaluated_property: Property | None = None  # the property whose verdicts by control row are cached
         self._verdicts: dict[int, bool] = {}
-        self._plain: list[Property] = []  # properties without a decision tree
+        self._plain: list[Property] = []  # properties without a decision tree in the kernel
+        self._memos: list[tuple[Property, StateFunctionMemo]] = []  # of those of whole states
 
     def initial(self) -> Rows:
         """Return the initial states."""
@@ -64,9 +65,12 @@ class TableTransitionSystem:
         """Return the `State` of each row."""
         return list(map(self.expander.learner.interner.decode_state, states))
 
-    def why_slow(self, prop: Property) -> str | None:
-        """Name the input for which a property is evaluated in each state; None if it is not."""
-        return non_local_reason(prop) if self._is_plain(prop) else None
+    def why_slow(self, prop: Property, states: int) -> str | None:
+        """Return the input for which Python evaluates a property, and how often it did; None if tables decide it."""
+        if not self._is_plain(prop) or (why := non_local_reason(prop)) is None:
+            return None
+        evaluated = next((memo.evaluated for one, memo in self._memos if one is prop), states)
+        return f"{why}: it was evaluated {evaluated:,} times"
 
     def holds(self, prop: Property, states: Rows, judge: Callable[[Property, State], bool]) -> BoolArray:
         """Return whether a property holds in each state; evaluate it once for each distinct value of its reads."""
@@ -79,6 +83,10 @@ class TableTransitionSystem:
         if not self._is_plain(prop):
             self._plain.append(prop)
         if non_local_reason(prop) is not None:
+            with suppress(RaisedError):  # with the state itself, the error names it
+                if (memo := self._memo_of(prop)) is not None:
+                    mask = memo.of(states).astype(bool)
+                    return mask
             return np.array([judge(prop, state) for state in self.decode(states)], bool)
         if prop is not self._evaluated_property:
             self._evaluated_property, self._verdicts = prop, {}
@@ -94,12 +102,26 @@ class TableTransitionSystem:
     def _is_plain(self, prop: Property) -> bool:
         return any(prop is one for one in self._plain)
 
+    def _memo_of(self, prop: Property) -> StateFunctionMemo | None:
+        """Return the memo of a property of whole states; None if it may inspect types, or bounds are hidden."""
+        interner, calls = self.expander.learner.interner, self.expander.learner.calls
+        if prop.asks != ("state",) or prop.name in interner.protocol.by_type or self._hides_bounds():
+            return None
+        found = next((memo for one, memo in self._memos if one is prop), None)
+        if found is None:
+            found = StateFunctionMemo(interner, lambda state: calls.holds(prop, {"state": state}), lazily=True)
+            self._memos.append((prop, found))
+        return found
+
+    def _hides_bounds(self) -> bool:
+        interner = self.expander.learner.interner
+        return bool(interner.tables.hidden[: len(interner.bounds)].any())
+
     def _is_of_control_rows(self, prop: Property) -> bool:
         """Return whether decision trees support a property; under a VIEW that hides bounds, each state is evaluated."""
-        interner = self.expander.learner.interner
         known = {"me", "peer", "shared", *(read.name for read in prop.reads if not read.of_inbox)}
         is_known = prop.asks == ("state",) or known.issuperset(prop.asks)
-        return is_known and prop.only is None and not interner.tables.hidden[: len(interner.bounds)].any()
+        return is_known and prop.only is None and not self._hides_bounds()
 
     def _learned_verdicts(self, prop: Property, controls: Rows) -> BoolArray:
         """Return whether a property holds in control rows. Raises an error if it reads inboxes, or too many values."""
