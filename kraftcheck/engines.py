@@ -18,7 +18,7 @@ from kraftcheck.explorer.request import CAPABILITIES, OPTIONS, Progress, SearchR
 from kraftcheck.explorer.result import SEARCH_CLOCK, Interrupted, Result, Verdict
 from kraftcheck.explorer.tables import search_orders
 from kraftcheck.processes import EndlessCallWatchdog
-from kraftcheck.spec.errors import InputError, RaisedError, UntranslatableError, unknown_name_message
+from kraftcheck.spec.errors import InputError, NoBytecodeError, RaisedError, unknown_name_message
 from kraftcheck.spec.language.semantics import Semantics, initial_states, methods_by_init_name
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.language.views import HiddenReadError
@@ -235,7 +235,7 @@ def _search_and_choose_engine(
                 found = _search_with_engine(choice.engine, protocol, options, compiles, choice.watched())
             choice.finish(found)
             return found
-        except UntranslatableError as error:
+        except NoBytecodeError as error:
             choice.problem = f"; {str(error).partition('; expected')[0]}"
         except EngineChangeSignal:
             pass

@@ -38,7 +38,7 @@ class ProcessFailureError(InputError):
     exit_code = 3
 
 
-class UntranslatableError(InputError):
+class NoBytecodeError(InputError):
     """A protocol that the bytecode engine does not support: `what`, with its place."""
 
     def __init__(self, what: str) -> None:

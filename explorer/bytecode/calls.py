@@ -17,7 +17,7 @@ from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import Op
 from kraftcheck.explorer.bytecode.source import CacheWrapper, coverage_probe_number, walrus_variables
 from kraftcheck.explorer.bytecode.values import COLLECTION_TYPES, KINDS_OF_TYPES
-from kraftcheck.spec.errors import UntranslatableError
+from kraftcheck.spec.errors import NoBytecodeError
 from kraftcheck.spec.language.state import Step, become, consume
 from kraftcheck.spec.values import Record, field_names, ordered
 
@@ -434,7 +434,7 @@ class CallTranslator(ExpressionTranslator):
     def _put(self, step: int, words: KeywordArguments) -> int:
         """Translate the writing of shared fields, in the order of their names, as `Step.put` notes them."""
         if None in words:
-            raise UntranslatableError("** in put()")
+            raise NoBytecodeError("** in put()")
         values = {str(name): self._value(one) for name, one in words.items()}
         pairs = [self._collected(codes.TUPLE_KIND, (self._constant(name), values[name])) for name in sorted(values)]
         return self._result(Op.EXTEND, step, codes.STEP_PUTS, self._pushed(pairs))

@@ -1,7 +1,7 @@
 """The program: translated handlers and properties.
 
 An expression that depends on the protocol's constants alone is evaluated once, by Python. The rest is translated from
-its source. Unsupported code raises `UntranslatableError`. An operation that Python may define otherwise ends the run
+its source. Unsupported code raises `NoBytecodeError`. An operation that Python may define otherwise ends the run
 with the same error. In both cases another engine searches.
 """
 
@@ -30,7 +30,7 @@ from kraftcheck.explorer.bytecode.source import (
 )
 from kraftcheck.explorer.bytecode.values import ValueHeap
 from kraftcheck.spec.diagnosis.lint import PropertyCoverageProbe
-from kraftcheck.spec.errors import UntranslatableError
+from kraftcheck.spec.errors import NoBytecodeError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import Record
 
@@ -83,7 +83,7 @@ class BytecodeProgram:
         try:
             made = self._translation(self, function, watch)
             made.is_helper = is_helper
-        except UntranslatableError:
+        except NoBytecodeError:
             if not is_helper:
                 raise
             return PythonCallStub(self, function)
@@ -105,9 +105,9 @@ class BytecodeProgram:
             if isinstance(found, Iterator | range | KeysView | ValuesView | ItemsView):
                 found = tuple(itertools.islice(found, MOST_FOLDED_ELEMENTS + 1)) if is_consumed else object()
         except Exception:  # the reference engine raises it with its path
-            raise UntranslatableError("an error in a call of Python") from None
+            raise NoBytecodeError("an error in a call of Python") from None
         if arguments != before:  # they are copies
-            raise UntranslatableError("a function that changes its arguments")
+            raise NoBytecodeError("a function that changes its arguments")
         self.heap.answer(asked, found)
 
     def seen(self, watch: PropertyCoverageProbe) -> list[int]:
@@ -137,7 +137,7 @@ class BytecodeProgram:
             first = len(self._code)
             try:
                 instructions, registers = one.translated()
-            except UntranslatableError:
+            except NoBytecodeError:
                 if not getattr(one, "is_helper", False):
                     raise
                 one = PythonCallStub(self, one.function)
@@ -175,7 +175,7 @@ class PythonCallStub:
         parameters = list(inspect.signature(function).parameters.values())
         kinds = {one.kind for one in parameters}
         if kinds - {inspect.Parameter.POSITIONAL_OR_KEYWORD}:
-            raise UntranslatableError(f"a call of {function.__qualname__}")
+            raise NoBytecodeError(f"a call of {function.__qualname__}")
         is_method = program.is_method(function)
         called: Any = MethodType(function, program.protocol) if is_method else function
         self._yields = inspect.isgeneratorfunction(function)
@@ -245,9 +245,9 @@ class Emitter:
         self._changed = mutated_variables(self.tree)
         self._require_owned()
 
-    def _unsupported(self, node: ast.AST, what: str) -> UntranslatableError:
+    def _unsupported(self, node: ast.AST, what: str) -> NoBytecodeError:
         line = getattr(node, "lineno", 1)
-        return UntranslatableError(f"{what} ({self.function.__qualname__}, line {line})")
+        return NoBytecodeError(f"{what} ({self.function.__qualname__}, line {line})")
 
     def _emit(self, operation: Op, *operands: Any) -> None:
         self._code.append([int(operation), *operands, *[0] * (4 - len(operands))])
@@ -323,7 +323,7 @@ class Emitter:
         return all(known) and not any(one.id in self._locals for one in names)
 
     def _require_functions_of_python(self) -> None:
-        """Raise UntranslatableError where a name means another function than the one that it is recognized by."""
+        """Raise NoBytecodeError where a name means another function than the one that it is recognized by."""
         own = {name for name, known in RECOGNIZED_FUNCTIONS.items() if self._globals.get(name, known) is not known}
         called = {getattr(one.func, "id", "") for one in ast.walk(self.tree) if isinstance(one, ast.Call)}
         if shadowed := sorted(own | (called & self._locals & RECOGNIZED_FUNCTIONS.keys())):

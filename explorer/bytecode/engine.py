@@ -8,7 +8,7 @@ from kraftcheck.explorer.bytecode.kernel.expanding import expand_states
 from kraftcheck.explorer.bytecode.search import BytecodeSearch
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import Result
-from kraftcheck.spec.errors import InputError, UntranslatableError
+from kraftcheck.spec.errors import InputError, NoBytecodeError
 from kraftcheck.spec.language.protocol import Protocol
 
 TRANSLATED_STARTS = 1 << 10
@@ -16,11 +16,11 @@ TRANSLATED_STARTS = 1 << 10
 
 
 def explore(protocol: Protocol, options: SearchRequest) -> Result:
-    """Search the reachable states of a protocol. Raise UntranslatableError for what the engine does not support."""
+    """Search the reachable states of a protocol. Raise NoBytecodeError for what the engine does not support."""
     try:
         return BytecodeSearch(protocol, options).run()
     except RecursionError:
-        raise UntranslatableError("so deep a recursion or nesting of values") from None
+        raise NoBytecodeError("so deep a recursion or nesting of values") from None
 
 
 def untranslatable_reason(protocol: Protocol, options: SearchRequest) -> str | None:

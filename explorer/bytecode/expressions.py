@@ -17,7 +17,7 @@ from kraftcheck.explorer.bytecode.kernel.codes import DICT_KIND, LIST_KIND, SET_
 from kraftcheck.explorer.bytecode.source import walrus_variables
 from kraftcheck.explorer.bytecode.values import KINDS_OF_TYPES
 from kraftcheck.spec.diagnosis.lint import PROBE_NAME
-from kraftcheck.spec.errors import UntranslatableError
+from kraftcheck.spec.errors import NoBytecodeError
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.values import Record, field_names
 
@@ -75,7 +75,7 @@ class ExpressionTranslator(Emitter, ABC):
             if method is None:
                 raise self._unsupported(node, f"an expression {type(node).__name__.lower()}")
             result: int = method(node)
-        except UntranslatableError:
+        except NoBytecodeError:
             count, self._labelled, self.scope = before
             del self._code[count:], self.lines[count:]
             asked = self._asked(node, is_consumed=is_consumed)

@@ -21,7 +21,7 @@ from kraftcheck.explorer.result import Behaviour, Result, SearchCounts, SearchMo
 from kraftcheck.explorer.state_graph import SingleStatePropertyEvaluator, StateGraph, require_state_numbers_fit
 from kraftcheck.explorer.temporal.search import check_reachable_properties, check_temporal_properties
 from kraftcheck.explorer.transition_system import BEYOND, PlainTransitionSystem, StateNumbers, StepArrays
-from kraftcheck.spec.errors import UntranslatableError
+from kraftcheck.spec.errors import NoBytecodeError
 from kraftcheck.spec.language.declarations import Property
 from kraftcheck.spec.language.protocol import DEADLOCK, Protocol
 from kraftcheck.spec.language.semantics import Semantics
@@ -163,14 +163,14 @@ class BytecodeSearch:
         elif error == codes.ASKED_ERROR:
             self._answered += 1
             if self._answered > max(MOST_ANSWERS, machine.at[codes.AT_GENERATED] // 2):
-                raise UntranslatableError("more calls of Python than one in two steps")
+                raise NoBytecodeError("more calls of Python than one in two steps")
             self.description.answer()
         elif error:
             instruction = machine.at[codes.AT_ERROR_LINE]
             name = codes.Op(machine.code[instruction, 0]).name
             operation = f"the operation {name} of these values, which may be an error of the protocol"
             what = operation if error == codes.UNSUPPORTED_ERROR else "too much work"
-            raise UntranslatableError(f"{what} ({self.description.place_of(instruction)})")
+            raise NoBytecodeError(f"{what} ({self.description.place_of(instruction)})")
 
     def _sample(self, number: int) -> None:
         """Expand a state by the interpreter and by the reference semantics, and compare the steps and verdicts."""
@@ -193,9 +193,9 @@ class BytecodeSearch:
 
     @staticmethod
     def require_alike(is_alike: bool) -> None:
-        """Raise UntranslatableError unless the interpreter and the reference semantics agree."""
+        """Raise NoBytecodeError unless the interpreter and the reference semantics agree."""
         if not is_alike:
-            raise UntranslatableError(WRONG_TRANSLATION_TEXT)
+            raise NoBytecodeError(WRONG_TRANSLATION_TEXT)
 
     def _is_judged_alike(self, address: int, before: State | None = None) -> bool:
         state, machine = self.description.decoded(address), self.heap.machine

@@ -19,7 +19,7 @@ from kraftcheck.explorer.bytecode.values import ValueHeap
 from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.temporal.search import do_exhausted_bounds_disable_actions
 from kraftcheck.spec.diagnosis.lint import PropertyCoverageProbe
-from kraftcheck.spec.errors import UntranslatableError
+from kraftcheck.spec.errors import NoBytecodeError
 from kraftcheck.spec.language.declarations import REFINES, Action, Projection, Property
 from kraftcheck.spec.language.formula import StatePredicate
 from kraftcheck.spec.language.protocol import Protocol
@@ -46,7 +46,7 @@ class EncodedSearch:
         self.properties = [*options.constraints, *options.properties]
         self.predicates = [*options.reachable, *_predicates_of_formulas(protocol, options)]
         for of in _value_classes_of_protocol(protocol, initial):
-            with suppress(UntranslatableError):  # it may not be used
+            with suppress(NoBytecodeError):  # it may not be used
                 self.heap.kind(of)
         self._encode_replica = cache(self.heap.encode)  # many initial states have equal replicas
         self.starts = [self._encoded(state) for state in initial]
@@ -118,10 +118,10 @@ class EncodedSearch:
         machine, name, encode = self.heap.machine, self.options.symmetry, self.heap.encode
         group = [{}] if name is None else permutation_group(self.protocol.symmetry_sets(name))
         if len(group) > MOST_PERMUTATIONS:
-            raise UntranslatableError(f"SYMMETRY {name} with {len(group):,} permutations")
+            raise NoBytecodeError(f"SYMMETRY {name} with {len(group):,} permutations")
         images = [[permute_model_values(key, permutation) for key in self.replicas] for permutation in group]
         if any(set(keys) != set(self.replicas) for keys in images):
-            raise UntranslatableError(f"SYMMETRY {name} with images of replicas that are no replicas")
+            raise NoBytecodeError(f"SYMMETRY {name} with images of replicas that are no replicas")
         columns = [[*map(self.replicas.index, keys), 0] for keys in images]
         machine.symmetric = np.array([*map(encode, group[0]), 0], np.int64)
         machine.images = np.array([[*map(encode, permutation.values()), 0] for permutation in group], np.int64)
@@ -131,7 +131,7 @@ class EncodedSearch:
     def _entry(self, program: BytecodeProgram, number: int, entry: tuple[Action, Value]) -> tuple[int, int, int, int]:
         action, key = entry
         if not isgeneratorfunction(action.function):
-            raise UntranslatableError(f"the action {action.name}, which yields nothing itself")
+            raise NoBytecodeError(f"the action {action.name}, which yields nothing itself")
         test = self.heap.test(action.actors) if action.actors else 0
         return number, program.function(action.function), -1 if key is None else self.replicas.index(key), test
 
@@ -178,26 +178,26 @@ class EncodedSearch:
 
 
 def _require_translatable(protocol: Protocol, options: SearchRequest, initial: list[State]) -> None:
-    """Raise UntranslatableError for properties beyond those of states, and where there are messages."""
+    """Raise NoBytecodeError for properties beyond those of states, and where there are messages."""
     properties = [*options.properties, *options.constraints, *options.reachable]
     properties += _predicates_of_formulas(protocol, options)
     owners: list[Action | Property] = [*protocol.actions.values(), *properties]
     if options.check_actions:
-        raise UntranslatableError("--check-actions")
+        raise NoBytecodeError("--check-actions")
     if any(read.of_inbox for owner in owners for read in owner.reads) or any(state.inboxes for state in initial):
-        raise UntranslatableError("inboxes")
+        raise NoBytecodeError("inboxes")
     _require_fairness_of_actions(protocol, options)
     beyond = next(filter(_has_untranslatable_parameters, properties), None)
     if beyond is not None:
-        raise UntranslatableError(f"the parameters of {beyond.name}")
+        raise NoBytecodeError(f"the parameters of {beyond.name}")
 
 
 def _require_fairness_of_actions(protocol: Protocol, options: SearchRequest) -> None:
-    """Raise UntranslatableError where fairness depends on more than which action which replica takes."""
+    """Raise NoBytecodeError where fairness depends on more than which action which replica takes."""
     if any(one.when for one in options.all_fairness):
-        raise UntranslatableError("fairness with when=")
+        raise NoBytecodeError("fairness with when=")
     if options.temporal and protocol.bounds and not do_exhausted_bounds_disable_actions(protocol, options):
-        raise UntranslatableError("temporal properties with bounds without --strict-bounds")
+        raise NoBytecodeError("temporal properties with bounds without --strict-bounds")
 
 
 def _has_untranslatable_parameters(prop: Property) -> bool:
@@ -242,5 +242,5 @@ def _parameter_sources(owner: Action | Property, reads: list[Projection]) -> lis
     leading = ["me"] if isinstance(owner, Action) and owner.kind == "internal" else []
     found = [known[name] for name in (*leading, *owner.asks)]
     if len(found) > 7:
-        raise UntranslatableError(f"{owner.name} has more than seven parameters")
+        raise NoBytecodeError(f"{owner.name} has more than seven parameters")
     return [*found, *[-1] * (8 - len(found))]

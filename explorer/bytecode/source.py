@@ -12,7 +12,7 @@ from typing import Any
 from kraftcheck.explorer.bytecode import library
 from kraftcheck.spec.diagnosis.lint import PROBE_NAME
 from kraftcheck.spec.diagnosis.source import unchanged_definition
-from kraftcheck.spec.errors import UntranslatableError
+from kraftcheck.spec.errors import NoBytecodeError
 from kraftcheck.spec.values import ordered
 
 MUTATORS = {"add", "append", "discard", "extend", "pop", "sort", *library.CHANGES}
@@ -24,10 +24,10 @@ CacheWrapper = type(functools.cache(len))
 def checked_syntax_tree(function: Any) -> ast.FunctionDef:
     """Return the syntax tree of a function, if it is sure to be that of its code."""
     if not isinstance(function, FunctionType) or hasattr(function, "__wrapped__"):
-        raise UntranslatableError(f"a call of {function!r}")
+        raise NoBytecodeError(f"a call of {function!r}")
     tree = unchanged_definition(function)
     if tree is None:
-        raise UntranslatableError(f"{function.__qualname__}: its source is not at hand, or has changed")
+        raise NoBytecodeError(f"{function.__qualname__}: its source is not at hand, or has changed")
     return tree
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from kraftcheck.explorer.bytecode.kernel import codes
 from kraftcheck.explorer.bytecode.kernel.codes import InterpreterArrays
 from kraftcheck.explorer.bytecode.kernel.heap import intern_node, rehash_nodes
-from kraftcheck.spec.errors import UntranslatableError
+from kraftcheck.spec.errors import NoBytecodeError
 from kraftcheck.spec.language.state import Step
 from kraftcheck.spec.type_checks import fits_type
 from kraftcheck.spec.values import (
@@ -104,7 +104,7 @@ class ValueHeap:
         if needed > machine.words.shape[0]:
             size = min(max(2 * machine.words.shape[0], needed), codes.NUMBER_LIMIT)
             if needed > size:
-                raise UntranslatableError("the values of the states exceed 2 GiB")
+                raise NoBytecodeError("the values of the states exceed 2 GiB")
             machine.words = np.concatenate((machine.words, np.zeros(size - machine.words.shape[0], np.int32)))
         if 2 * (machine.at[codes.AT_NODES] + words // 8) > machine.table.shape[0]:
             self._rehash(2 * machine.table.shape[0])
@@ -143,7 +143,7 @@ class ValueHeap:
         wanted = tuple(kinds)
         for one in wanted:
             if one not in KINDS_OF_TYPES and not issubclass(one, Record | enum.Enum):
-                raise UntranslatableError(f"a test for the type {one.__name__}")
+                raise NoBytecodeError(f"a test for the type {one.__name__}")
         return self._tests.setdefault(wanted, len(self._tests))
 
     # Values
@@ -153,7 +153,7 @@ class ValueHeap:
         kind = type(value)
         if kind is int:
             if not -codes.NUMBER_LIMIT < value < codes.NUMBER_LIMIT:
-                raise UntranslatableError(f"the number {value}")
+                raise NoBytecodeError(f"the number {value}")
             return 2 * int(value) + 1
         if kind in (NoneType, bool, str, ModelValue) or is_enum(kind):
             return self._atom(value)
@@ -184,7 +184,7 @@ class ValueHeap:
             one = waiting.pop()
             if isinstance(one, Record):
                 if not fits_type(one, type(one)):
-                    raise UntranslatableError(f"a value of type {type(one).__name__}, whose fields have other types")
+                    raise NoBytecodeError(f"a value of type {type(one).__name__}, whose fields have other types")
             elif type(one) in COLLECTION_TYPES:
                 waiting += _heap_node_items(one)
         return self.encode(value)
@@ -192,7 +192,7 @@ class ValueHeap:
     def _atom(self, value: Any) -> int:
         key: tuple[type, Any] = (type(value), value)
         if key in self._atoms and isinstance(value, ModelValue) and self.decode(self._atoms[key]).index != value.index:
-            raise UntranslatableError(f"two model values {value}")
+            raise NoBytecodeError(f"two model values {value}")
         if key not in self._atoms:
             self._atoms[key] = 2 * self._append(self.kind(type(value)), [0, int(bool(value))])
             self._decoded[self._atoms[key]] = value
@@ -219,7 +219,7 @@ class ValueHeap:
         self.require_room(2 * len(values) + 64)
         end = codes.ATOM_WORDS + codes.NODE_HEAD_WORDS + len(values)
         if end > codes.SCRATCH_WORDS:
-            raise UntranslatableError("a value of over a million parts")
+            raise NoBytecodeError("a value of over a million parts")
         self.machine.words[codes.ATOM_WORDS : end] = [kind, len(values), *values]
         if len(self._nodes) >= MOST_CACHED_NODES:
             self._nodes.clear()
@@ -247,10 +247,10 @@ class ValueHeap:
         """Keep the value that Python returned for a tuple of a function's number and its arguments."""
         kinds, items = len(self.classes), value.items() if isinstance(value, dict) else value
         if not all(fits_type(one, Any) for one in (items if isinstance(value, list | set | dict) else [value])):
-            raise UntranslatableError(f"a value of type {type(value).__name__}")
+            raise NoBytecodeError(f"a value of type {type(value).__name__}")
         self._answers[asked] = self.encode(value)
         if len(self.classes) > kinds:  # the kernel does not know it
-            raise UntranslatableError(f"a value of type {type(value).__name__}")
+            raise NoBytecodeError(f"a value of type {type(value).__name__}")
         known, table = self._answers, self.machine.answers
         if 2 * len(known) > len(table):
             table = self.machine.answers = np.zeros((4 * len(table), 2), np.int64)
@@ -276,13 +276,13 @@ class ValueHeap:
         """Return the number of a type; that of a type without values if it is not supported."""
         try:
             return self.type_of(kind)
-        except UntranslatableError:
+        except NoBytecodeError:
             return self._types.setdefault(kind, self.type_of(UnsupportedTypePlaceholder))
 
     def _row(self, kind: Any) -> tuple[int, int, int]:
         origin, arguments = get_origin(kind), get_args(kind)
         if may_conflate_values(kind):  # of values that are equal in Python and yet distinct; Any is one
-            raise UntranslatableError(f"the type {kind}")
+            raise NoBytecodeError(f"the type {kind}")
         if origin is Literal:
             return self._listed(codes.TYPE_LITERAL, map(self.encode, arguments))
         if origin is None and isinstance(kind, type):
@@ -294,7 +294,7 @@ class ValueHeap:
             return self._listed(codes.TYPE_UNION, types)
         operations: dict[Any, int] = {frozenset: codes.TYPE_SET, tuple: codes.TYPE_TUPLE, Map: codes.TYPE_MAP}
         if origin not in operations:
-            raise UntranslatableError(f"the type {kind}")
+            raise NoBytecodeError(f"the type {kind}")
         return operations[origin], types[0], types[-1]
 
     def exact_test(self, kind: type) -> int:
@@ -346,12 +346,12 @@ class ValueHeap:
 
 
 def _require_plain_class(of: type) -> None:
-    """Raise UntranslatableError for a class whose instances are not just their fields, or its members."""
+    """Raise NoBytecodeError for a class whose instances are not just their fields, or its members."""
     own = [base for base in of.__mro__ if base.__module__ not in ("builtins", "enum")]
     is_simple = {base for base in of.__mro__ if base.__module__ == "builtins"} <= {object, int, str}
     is_plain = (is_enum(of) and is_simple) or (issubclass(of, Record) and of._is_plain)
     if not is_plain or any(name in vars(base) for base in own for name in _SPECIAL_METHODS):
-        raise UntranslatableError(f"a value of type {of.__name__}")
+        raise NoBytecodeError(f"a value of type {of.__name__}")
 
 
 def _heap_node_items(value: Any) -> list[Any]:
@@ -376,4 +376,4 @@ def _sorted_canonically(values: Any) -> list[Any]:
     try:
         return sorted(values, key=order_key)
     except TypeError as error:
-        raise UntranslatableError(str(error)) from None
+        raise NoBytecodeError(str(error)) from None

@@ -332,15 +332,15 @@ class DescendingTestSet(AscendingTestSet):
     _order = -1
 
 
-def _set_method_result_of_class(own: Any, base: type, name: str, *others: Any) -> Any:
+def _set_method_result_in_own_class(own: Any, base: type, name: str, *others: Any) -> Any:
     """Return the set that a method of `frozenset` or `set` makes, as one of the class of `own`."""
     made = getattr(base, name)(own, *others)
     return made if made is NotImplemented else type(own)(made)
 
 
 for _name in (*_METHODS_MAKING_SETS, *_OPERATORS_MAKING_SETS):
-    setattr(AscendingTestFrozenset, _name, partialmethod(_set_method_result_of_class, frozenset, _name))
-    setattr(AscendingTestSet, _name, partialmethod(_set_method_result_of_class, set, _name))
+    setattr(AscendingTestFrozenset, _name, partialmethod(_set_method_result_in_own_class, frozenset, _name))
+    setattr(AscendingTestSet, _name, partialmethod(_set_method_result_in_own_class, set, _name))
 AscendingTestFrozenset.mutable, DescendingTestFrozenset.mutable = AscendingTestSet, DescendingTestSet
 
 
@@ -350,7 +350,7 @@ class SetClassHandlerCaller:
     def __init__(self, protocol: Protocol, kind: type[AscendingTestFrozenset]) -> None:
         self._kind = kind
         self._protocol = protocol_with_rewritten_methods(
-            protocol, lambda method: _function_with_set_class(method, kind)
+            protocol, lambda method: _function_with_ordered_sets(method, kind)
         )
         known = user_class_attributes_by_name(protocol) | vars(self._protocol)
         collections = {name: value for name, value in known.items() if type(value) in (frozenset, tuple, Map)}
@@ -359,7 +359,7 @@ class SetClassHandlerCaller:
     def call(self, function: Any, arguments: tuple[Any, ...]) -> list[Step]:
         """Call a handler with all sets converted to class `kind`; return its steps, with plain sets."""
         own = [value_with_set_class(one, self._kind) for one in arguments]
-        made = _function_with_set_class(function, self._kind)(self._protocol, *own)
+        made = _function_with_ordered_sets(function, self._kind)(self._protocol, *own)
         return [value_with_set_class(step, frozenset) for step in made]
 
 
@@ -421,7 +421,7 @@ def _is_scalar_type(kind: Any) -> bool:
 
 
 @cache
-def _function_with_set_class(function: FunctionType, kind: type[AscendingTestFrozenset]) -> Any:
+def _function_with_ordered_sets(function: FunctionType, kind: type[AscendingTestFrozenset]) -> Any:
     """Return `function` rewritten to create sets of class `kind`; unchanged if it creates none or has no source."""
     made = _rewrite_to_ascending_sets(function)
     if made is function:

@@ -14,7 +14,7 @@ from kraftcheck.explorer.spark.counterexamples import SparkCounterexamples
 from kraftcheck.explorer.spark.level_jobs import CachingSharedFolder, LevelJobs, cheaper_engine_notes
 from kraftcheck.explorer.spark.shared_folder import state_indices_by_partition
 from kraftcheck.explorer.spark.task_expander import TaskStateExpander
-from kraftcheck.explorer.spark.wire_records import IdAssigner, WireRecord, WireRecordKind
+from kraftcheck.explorer.spark.wire_records import GlobalIdAssigner, WireRecord, WireRecordKind
 from kraftcheck.explorer.spark_cluster import SparkApplication
 from kraftcheck.explorer.tables.violation_checker import ViolationChecker
 from kraftcheck.processes import InterruptHandler
@@ -57,7 +57,7 @@ class SparkSearch:
         self.shared, self.ids = self.tasks.shared, self.tasks.ids
         self.expander = self.tasks.table_expander
         learner = self.expander.learner
-        self._assigner = IdAssigner(learner.interner.base)
+        self._assigner = GlobalIdAssigner(learner.interner.base)
         self._jobs = LevelJobs(protocol, options, cluster, self.tasks)
         self._checker = ViolationChecker(protocol, options, self.expander, lambda: self.log.distinct, self._tallies)
         self._checker.python = None  # tasks evaluate non-local properties

@@ -72,7 +72,7 @@ class FingerprintCollisionError(InputError):
     """Two values share a fingerprint."""
 
 
-class IdAssigner:
+class GlobalIdAssigner:
     """Assigns global ids.
 
     The ids depend on the set of reported definitions, not on the order of the reports.

@@ -37,8 +37,8 @@ from kraftcheck.kraft_model.reconfig.contracts import (
     appended_client_values,
     consumes_request_and_sends_only_reply,
     entries_up_to_epoch,
+    epoch_and_offset_of_last_entry,
     is_majority,
-    last_epoch_and_end_offset,
     majority_high_watermark,
     only_updates_receiver,
     sent_messages_of_type,
@@ -85,7 +85,7 @@ def last_configuration(log: Entries, hwm: int) -> Config:
 
 def deserves_vote(me: Server, request: RequestVoteRequest) -> bool:
     """Return whether a server grants a vote or pre-vote in the request's epoch."""
-    long_enough = (request.last_log_epoch, request.last_log_offset) >= last_epoch_and_end_offset(me.log)
+    long_enough = (request.last_log_epoch, request.last_log_offset) >= epoch_and_offset_of_last_entry(me.log)
     if request.pre_vote:
         fetched = me.state is ServerState.FOLLOWER and me.fetch_state.has_fetch_success
         return long_enough and not fetched and me.state is not ServerState.LEADER
@@ -138,7 +138,7 @@ def may_fetch_from(me: Server, peer: int) -> bool:
 
 def expected_vote_requests(me: Server, epoch: int, *, pre_vote: bool) -> list[RequestVoteRequest]:
     """Return a vote request for each other member, with the server's log end."""
-    last_epoch, last_offset = last_epoch_and_end_offset(me.log)
+    last_epoch, last_offset = epoch_and_offset_of_last_entry(me.log)
     peers = [member for member in me.config.members if member != me.id]
     return [RequestVoteRequest(epoch, last_epoch, last_offset, pre_vote, me.id, peer) for peer in peers]
 
@@ -296,7 +296,7 @@ class PrevoteContracts(PrevoteMembership):
         Handling; the specification, AcceptFetchRequest.
         """
         error, end = fetch_error(before, message), message.fetch_offset - 1
-        held = end == 0 or (message.last_fetched_epoch, end) == last_epoch_and_end_offset(before.log[:end])
+        held = end == 0 or (message.last_fetched_epoch, end) == epoch_and_offset_of_last_entry(before.log[:end])
         expected: tuple[object, Result] = (FetchSucceeded, Result.OK) if held else (FetchDiverging, Result.DIVERGING)
         if error is not Nil.NIL:
             expected = (FetchRejected, Result.NOT_OK)
@@ -325,7 +325,7 @@ class PrevoteContracts(PrevoteMembership):
             following = before.log[message.fetch_offset - 1 :][:1]
             return (answer.entries, answer.hwm) == (following, min(self._agreed(before, message), message.fetch_offset))
         if isinstance(answer, FetchDiverging):
-            epoch, offset = last_epoch_and_end_offset(entries_up_to_epoch(before.log, message.last_fetched_epoch))
+            epoch, offset = epoch_and_offset_of_last_entry(entries_up_to_epoch(before.log, message.last_fetched_epoch))
             if (answer.diverging_epoch, answer.diverging_end_offset) != (epoch, offset + 1):
                 return False
         return answer.hwm == before.hwm
@@ -546,7 +546,7 @@ class PrevoteContracts(PrevoteMembership):
             return True
         if not isinstance(fetch, FetchRequest) or fetch.dest == before.id or not may_fetch_from(before, fetch.dest):
             return False
-        last_epoch, end = last_epoch_and_end_offset(before.log)
+        last_epoch, end = epoch_and_offset_of_last_entry(before.log)
         due = FetchRequest(before.current_epoch, end + 1, last_epoch, before.id, fetch.dest)
         waits = after == before.but(fetch_state=before.fetch_state.but(pending_fetch=due))
         return fetch == due and waits and sends_exactly_over_uncut_connections(step, shared, due)

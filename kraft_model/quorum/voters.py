@@ -44,7 +44,7 @@ ChangeOutcome = tuple[Replica, list[Record], Error | None]
 """The leader after a request, the messages to send, and the error; None while the response is pending."""
 
 
-def controller_identities(identity: Map[ModelValue, Voter | Nil]) -> list[Voter]:
+def all_controllers_as_voters(identity: Map[ModelValue, Voter | Nil]) -> list[Voter]:
     """Return the controllers, also stopped ones, in canonical order."""
     return [voter for voter in ordered(identity.values()) if isinstance(voter, Voter)]
 
@@ -103,7 +103,7 @@ class QuorumVoterChanges(QuorumBase):
         """An administrator asks a replica to add a controller to the voter set (KIP-853, "AddVoter")."""
         if self.added_voters == 0 or not self.serves_administrators(me):
             return
-        for voter in controller_identities(identity):
+        for voter in all_controllers_as_voters(identity):
             outcome = self.begin_adding(me, voter, ADMIN)
             yield from self.administrator_step(me, shared, outcome, Operation.ADD_VOTER, "added_voters")
 
@@ -202,7 +202,7 @@ class QuorumVoterChanges(QuorumBase):
         """
         if self.removed_voters == 0 or not self.serves_administrators(me):
             return
-        for key in ordered(replica_keys(me.voters) | replica_keys(controller_identities(identity))):
+        for key in ordered(replica_keys(me.voters) | replica_keys(all_controllers_as_voters(identity))):
             outcome = self.begin_removing(me, key, ADMIN)
             yield from self.administrator_step(me, shared, outcome, Operation.REMOVE_VOTER, "removed_voters")
 

@@ -44,7 +44,7 @@ MemberT = TypeVar("MemberT")
 MessageT = TypeVar("MessageT", bound=Record)
 
 
-def last_epoch_and_end_offset(log: Sequence[HasEpoch]) -> tuple[int, int]:
+def epoch_and_offset_of_last_entry(log: Sequence[HasEpoch]) -> tuple[int, int]:
     """Return the epoch and the offset of the last entry of a log; (0, 0) for an empty log."""
     return (log[-1].epoch, len(log)) if log else (0, 0)
 
@@ -150,7 +150,7 @@ class ReconfigContracts(ReconfigMembership):
         older, newer = message.epoch < before.current_epoch, message.epoch > before.current_epoch
         given = before.state is ServerState.VOTED and before.voted_for == message.source
         free = newer or before.state is ServerState.UNATTACHED or given
-        long_enough = (message.last_log_epoch, message.last_log_offset) >= last_epoch_and_end_offset(before.log)
+        long_enough = (message.last_log_epoch, message.last_log_offset) >= epoch_and_offset_of_last_entry(before.log)
         epoch, leader = max(before.current_epoch, message.epoch), Nil.NIL if newer else before.leader
         error, granted = Error.FENCED_LEADER_EPOCH if older else Nil.NIL, free and long_enough and not older
         answer = RequestVoteResponse(epoch, leader, granted, error, before.id, message.source)
@@ -245,7 +245,7 @@ class ReconfigContracts(ReconfigMembership):
         else:
             error = Nil.NIL
         position = (message.last_fetched_epoch, message.fetch_offset)
-        held = position == last_epoch_and_end_offset(before.log[: message.fetch_offset])
+        held = position == epoch_and_offset_of_last_entry(before.log[: message.fetch_offset])
         kind: type[FetchResponse] = FetchSucceeded if held else FetchDiverging
         result = Result.OK if held else Result.DIVERGING
         if error is not Nil.NIL:
@@ -275,7 +275,7 @@ class ReconfigContracts(ReconfigMembership):
             return (answer.entries, answer.hwm) == (following, covered)
         if isinstance(answer, FetchDiverging):
             parting = (answer.diverging_epoch, answer.diverging_end_offset)
-            if parting != last_epoch_and_end_offset(entries_up_to_epoch(before.log, message.last_fetched_epoch)):
+            if parting != epoch_and_offset_of_last_entry(entries_up_to_epoch(before.log, message.last_fetched_epoch)):
                 return False
         return answer.hwm == before.high_watermark
 
@@ -408,7 +408,7 @@ class ReconfigContracts(ReconfigMembership):
         """
         if "elections" not in step.spends and not sent_messages_of_type(step, RequestVoteRequest):
             return True
-        epoch, (last_epoch, last_offset) = before.current_epoch + 1, last_epoch_and_end_offset(before.log)
+        epoch, (last_epoch, last_offset) = before.current_epoch + 1, epoch_and_offset_of_last_entry(before.log)
         peers = [member for member in before.config.members if member != before.id]
         requests = [RequestVoteRequest(epoch, last_epoch, last_offset, before.id, peer) for peer in peers]
         states = (ServerState.FOLLOWER, ServerState.CANDIDATE, ServerState.UNATTACHED)
@@ -457,7 +457,7 @@ class ReconfigContracts(ReconfigMembership):
             return True
         if len(fetches) != 1 or before.pending_fetch is not Nil.NIL:
             return False
-        peer, (last_epoch, end) = fetches[0].dest, last_epoch_and_end_offset(before.log)
+        peer, (last_epoch, end) = fetches[0].dest, epoch_and_offset_of_last_entry(before.log)
         due = FetchRequest(before.current_epoch, end, last_epoch, before.role is Role.OBSERVER, before.id, peer)
         asks_one = fetches == [due] and peer != before.id and may_fetch_from(before, peer)
         return asks_one and after == before.but(pending_fetch=due)

@@ -32,8 +32,8 @@ from kraftcheck.mutation.mutants import (
     Mutant,
     changeable_functions,
     changeable_modules,
+    disabled_cached_properties,
     mutants_of,
-    without_property_caches,
 )
 from kraftcheck.mutation.trial import SURVIVED, MutantRunner, MutantVerdict
 from kraftcheck.mutation.workers import MutantWorkers, VerdictFolder, identity_of_mutation_run, judge_mutants
@@ -133,7 +133,7 @@ def _record_baselines_and_judge_mutants(
     """Return the baselines of the model, and the verdict on each mutant; those so far if interrupted."""
     folder = arguments.folder
     in_folder = nullcontext() if folder is None else VerdictFolder(folder, identity_of_mutation_run(jobs))
-    with without_property_caches(modules), in_folder as kept:
+    with disabled_cached_properties(modules), in_folder as kept:
         try:
             baselines = _record_baselines(jobs, files, modules, arguments)
         except KeyboardInterrupt:

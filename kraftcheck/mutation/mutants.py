@@ -138,7 +138,7 @@ def cache_clearers(modules: Iterable[ModuleType]) -> list[Callable[[], object]]:
 
 
 @contextmanager
-def without_property_caches(modules: Iterable[ModuleType]) -> Iterator[None]:
+def disabled_cached_properties(modules: Iterable[ModuleType]) -> Iterator[None]:
     """Compute the cached properties of classes at each access within the block: a value may outlive the mutant."""
     named = [(module, value) for module in modules for value in vars(module).values() if isinstance(value, type)]
     classes = [cls for module, cls in named if cls.__module__ == module.__name__]

@@ -302,7 +302,7 @@ def _voters_at_offset_text(disk: ReplicaDisk, offset: int) -> str:
     return "voters unknown"
 
 
-def compare_log_with_snapshot(
+def compare_log_with_peer_snapshot(
     disk: ReplicaDisk, other: ReplicaDisk, snapshot: MetadataSnapshot, report: CheckReport
 ) -> None:
     """Compare a log with the id of a snapshot, which is committed.

@@ -21,7 +21,7 @@ from kraftcheck.validation.translation import (
     LoggedFieldDifference,
     batch_count_covering_offset,
     batch_end_offset,
-    offset_after_batches,
+    record_offset_of_batch,
 )
 
 DURABLE_MODES = ("Unattached", "Candidate", "Leader", "Follower")
@@ -240,9 +240,9 @@ def require_lines_for_changes(old: Replica, after: NodeHypothesis, unit: Sequenc
     ends = [event for event in unit if event.kind in (EventKind.STORED, EventKind.REPLACED, EventKind.TRUNCATED)]
     if len(ends) > 1:
         raise EventRefusal(ends[1], "is a second change of the log by one response")
-    if (len(new.log), offset_after_batches(new.log, len(new.log))) != (
+    if (len(new.log), record_offset_of_batch(new.log, len(new.log))) != (
         len(old.log),
-        offset_after_batches(old.log, len(old.log)),
+        record_offset_of_batch(old.log, len(old.log)),
     ):
         if not ends and Mode.LEADER not in (old.mode, new.mode) and not _leads_within_unit(unit):
             raise EventRefusal(unit[-1], "is not followed by the line of the log's new end")
@@ -253,7 +253,7 @@ def require_lines_for_changes(old: Replica, after: NodeHypothesis, unit: Sequenc
 def _require_line_of_new_high_watermark(old: Replica, after: NodeHypothesis, unit: Sequence[Event]) -> None:
     """A new high watermark has its line; a leader that resigns shows none afterwards."""
     new = after.me
-    high = offset_after_batches(new.log, new.high_watermark)
+    high = record_offset_of_batch(new.log, new.high_watermark)
     lines = [
         event.body
         for event in unit
@@ -261,7 +261,7 @@ def _require_line_of_new_high_watermark(old: Replica, after: NodeHypothesis, uni
     ]
     if new.mode is not Mode.RESIGNED and high not in (
         after.high,
-        offset_after_batches(old.log, old.high_watermark),
+        record_offset_of_batch(old.log, old.high_watermark),
         *lines,
     ):
         found = LoggedFieldDifference("high watermark", "not shown", high)
@@ -280,7 +280,7 @@ def require_control_lines_at_process_start(me: Replica, unit: Sequence[Event]) -
     """
     lines = [event for event in unit if event.kind in CONTROL_KINDS]
     snapshot = max(me.snapshots, default=0) if isinstance(me, DiskReplica) else 0
-    first = [event.kind for event in lines if event.body[1] < offset_after_batches(me.log, snapshot)]
+    first = [event.kind for event in lines if event.body[1] < record_offset_of_batch(me.log, snapshot)]
     kept = dict(_control_kinds_with_batch_counts(me.log[:snapshot], 0))
     allowed = (
         [[kind for kind in CONTROL_KINDS if kind in kept]] if kept else [[], [EventKind.VERSION], list(CONTROL_KINDS)]

@@ -44,7 +44,7 @@ from kraftcheck.validation.translation import (
     batch_count_covering_offset,
     batch_end_offset,
     body_differences,
-    offset_after_batches,
+    record_offset_of_batch,
 )
 
 PARKED_FETCHES, FETCHES_FROM_ITSELF, RETRIES_AT_BOOTSTRAP = (
@@ -408,10 +408,10 @@ class LineChecks(CommittedBatchMerger):
         log = state.me.log
         count = batch_count_covering_offset(log, end)
         shown = (base, end, epoch)
+        last = log[count - 1] if count <= len(log) else None
         if (
-            count > len(log)
-            or (ours := (offset_after_batches(log, count - 1), batch_end_offset(log[count - 1]), log[count - 1].epoch))
-            != shown
+            last is None
+            or (ours := (record_offset_of_batch(log, count - 1), batch_end_offset(last), last.epoch)) != shown
         ):
             found = [
                 LoggedFieldDifference("base offset, end offset, epoch", shown, "none" if count > len(log) else ours)
@@ -426,7 +426,7 @@ class LineChecks(CommittedBatchMerger):
             event,
             ("end offset, epoch",),
             (event.body,),
-            ((offset_after_batches(log, len(log)), log[-1].epoch if log else 0),),
+            ((record_offset_of_batch(log, len(log)), log[-1].epoch if log else 0),),
         )
 
     def _equal(
@@ -438,11 +438,11 @@ class LineChecks(CommittedBatchMerger):
         return state
 
     def _high_watermark(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> NodeHypothesis:
-        ours = offset_after_batches(state.me.log, state.me.high_watermark)
+        ours = record_offset_of_batch(state.me.log, state.me.high_watermark)
         return self._equal(state, event, ("high watermark",), (event.body,), (ours,))._replace(high=ours)
 
     def _first_high_watermark(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> NodeHypothesis:
-        ours = offset_after_batches(state.me.log, state.me.high_watermark)
+        ours = record_offset_of_batch(state.me.log, state.me.high_watermark)
         names = "high watermark", "high watermark before"
         return self._equal(state, event, names, (event.body, 0), (ours, state.high))
 
@@ -470,7 +470,7 @@ class LineChecks(CommittedBatchMerger):
 
     def _ends_at(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> NodeHypothesis:
         return self._equal(
-            state, event, ("log end",), (event.body,), (offset_after_batches(state.me.log, len(state.me.log)),)
+            state, event, ("log end",), (event.body,), (record_offset_of_batch(state.me.log, len(state.me.log)),)
         )
 
     def _reads_voters(self, node: NodeProgress, state: NodeHypothesis, event: Event) -> NodeHypothesis:
@@ -537,7 +537,7 @@ class LineChecks(CommittedBatchMerger):
             model["voters offset"] = state.voter_sets[-1] if state.voter_sets else None
         if "start" in shown:
             state = self._begun(state, shown["start"])
-            kafka["start"], model["start"] = shown["start"], offset_after_batches(state.me.log, state.me.start)
+            kafka["start"], model["start"] = shown["start"], record_offset_of_batch(state.me.log, state.me.start)
         if event.seq > state.appended:  # Kafka's leader appends a little later than the model's
             self._add_log(me, shown, kafka, model)
         return self._equal(state, event, kafka, kafka.values(), model.values())
@@ -551,7 +551,7 @@ class LineChecks(CommittedBatchMerger):
 
     def _begun(self, state: NodeHypothesis, start: int) -> NodeHypothesis:
         """Return the state after the snapshots without a line by which the log begins at a shown offset, if it may."""
-        if offset_after_batches(state.me.log, state.me.start) == start or not isinstance(state.me, DiskReplica):
+        if record_offset_of_batch(state.me.log, state.me.start) == start or not isinstance(state.me, DiskReplica):
             return state
         self.split(start)
         me = replica_with_rewritten_log(state.me, lambda log: split_data_batch_at(log, start))
@@ -564,7 +564,7 @@ class LineChecks(CommittedBatchMerger):
         formatted = self.protocol.formatted_voters(me.id, me.directory)
         kafka["end"], kafka["last"] = shown.get("end"), shown.get("last")
         kafka["voters"] = {self.terms.key(int(one), directory) for one, directory in shown["voters"].items()}
-        model["end"], model["last"] = offset_after_batches(me.log, len(me.log)), me.log[-1].epoch if me.log else 0
+        model["end"], model["last"] = record_offset_of_batch(me.log, len(me.log)), me.log[-1].epoch if me.log else 0
         model["voters"] = {voter.key for voter in me.voters}
         if formatted or me.log:  # from 4.4 on an observer's disk is formatted with a version as well
             kafka["version"] = shown.get("version")

@@ -20,7 +20,7 @@ from kraftcheck.spec.errors import InputError
 from kraftcheck.validation.comparisons import (
     check_elections_of_disks,
     check_successive_voter_sets,
-    compare_log_with_snapshot,
+    compare_log_with_peer_snapshot,
     compare_logs_of_disks,
     compare_voter_sets_of_disks,
     is_single_voter_change,
@@ -60,7 +60,7 @@ def check_disks(disks: list[ReplicaDisk]) -> CheckReport:
     for disk in disks:
         for other in disks:
             for snapshot in other.snapshots:
-                compare_log_with_snapshot(disk, other, snapshot, report)
+                compare_log_with_peer_snapshot(disk, other, snapshot, report)
     return report
 
 

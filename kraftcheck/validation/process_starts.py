@@ -44,7 +44,7 @@ from kraftcheck.validation.translation import (
     batch_end_offset,
     data_batch_of_unknown_contents,
     make_log_from_ends,
-    offset_after_batches,
+    record_offset_of_batch,
 )
 
 ControlRecords = tuple[Record, ...]
@@ -104,7 +104,7 @@ def _log_ends_in_request(event: Event) -> Iterator[LogEnd]:
         yield event.body.number(names[0]), event.body.number(names[1])
 
 
-def shown_log_ends(events: Iterable[Event]) -> list[LogEnd]:
+def log_ends_after_events(events: Iterable[Event]) -> list[LogEnd]:
     """Return the log ends that a node's lines show, as far as they still stand."""
     ends: list[LogEnd] = []
     for event in events:
@@ -130,10 +130,10 @@ def merge_shown_and_requested_log_ends(shown: Sequence[LogEnd], asked: Sequence[
         epoch = max(shown_epoch, found[-1][1] if found else 0)
         if 0 < end <= most:
             found.append((end, epoch))
-    return _epoch_ends_and_kept_ends(found, {end for end, _ in asked})
+    return _drop_ends_within_epochs(found, {end for end, _ in asked})
 
 
-def _epoch_ends_and_kept_ends(ends: Sequence[LogEnd], kept: set[int]) -> list[LogEnd]:
+def _drop_ends_within_epochs(ends: Sequence[LogEnd], kept: set[int]) -> list[LogEnd]:
     """Return the last end of each epoch, and those that are kept."""
     return [one for one, after in pairwise([*ends, (0, -1)]) if after[1] != one[1] or one[0] in kept]
 
@@ -152,7 +152,7 @@ class CommittedBatchMerger(ReplayedModel):
     def rebase(self) -> None:
         """Merge committed data batches in every log."""
         kept = set(self._kept())
-        committed = offset_after_batches(self.shared.committed, len(self.shared.committed))
+        committed = record_offset_of_batch(self.shared.committed, len(self.shared.committed))
         self._rewrite(lambda log: merge_committed_data_batches(log, kept, committed))
         longest = max((len(replica.log) for replica in self._replicas()), default=0)
         self.longest = max(FIRST_SHORTENED_LENGTH, 2 * longest)
@@ -177,9 +177,10 @@ class CommittedBatchMerger(ReplayedModel):
         logs: list[Log] = [self.shared.committed, *self.shared.lost.values()]
         for me in self._replicas():
             logs.append(me.log)
-            yield from (offset_after_batches(me.log, min(count, len(me.log))) for count in batch_counts_in_replica(me))
+            counts = batch_counts_in_replica(me)
+            yield from (record_offset_of_batch(me.log, min(count, len(me.log))) for count in counts)
         for log in logs:
-            yield offset_after_batches(log, len(log))
+            yield record_offset_of_batch(log, len(log))
             for batch, after in pairwise(log):
                 if after.epoch != batch.epoch:
                     yield batch_end_offset(batch)
@@ -246,7 +247,7 @@ def replica_with_rewritten_log(me: Replica, change: LogRewrite) -> Replica:
     def number(count: int) -> int:
         if count > len(old):
             return count - len(old) + len(log)
-        return bisect_left(log, offset_after_batches(old, count), key=batch_end_offset) + 1 if count > 0 else 0
+        return bisect_left(log, record_offset_of_batch(old, count), key=batch_end_offset) + 1 if count > 0 else 0
 
     after = me.but(
         log=log,
@@ -299,7 +300,7 @@ class ProcessStartReplay(CommittedBatchMerger):
         shown, found = node.shown_end(), list[NodeHypothesis]()
         for state in (last, *node.alternatives):
             log = state.me.log
-            is_short = shown is not None and log and shown[0] == offset_after_batches(log, len(log) - 1)
+            is_short = shown is not None and log and shown[0] == record_offset_of_batch(log, len(log) - 1)
             if is_short and state.appended >= node.position:
                 state = state._replace(me=self.protocol.with_log(state.me, log[:-1], flushes=True))
             found.append(state)
@@ -318,13 +319,13 @@ class ProcessStartReplay(CommittedBatchMerger):
         """Return a replica with the batches that its killed process has stored without a line, if there are any."""
         end, epoch = node.known_end(event.incarnation)
         node.is_released = False
-        held = offset_after_batches(me.log, len(me.log))
+        held = record_offset_of_batch(me.log, len(me.log))
         if end <= held:
             return me
         for other in self.nodes.values():
             log = other.state.me.log if other.state is not None else ()
             count = batch_count_covering_offset(log, end)
-            if count <= len(log) and offset_after_batches(log, count) == end and log[: len(me.log)] == me.log:
+            if count <= len(log) and record_offset_of_batch(log, count) == end and log[: len(me.log)] == me.log:
                 return self.protocol.with_log(me, log[:count], flushes=True)
         if self.is_late:
             more = self.old_log(self.lines_of_all(node), [(end, epoch)], start=held)
@@ -528,7 +529,7 @@ class LateStartReplay(ProcessStartReplay):
         voters, version = me.voters, me.version
         controls = (KRaftVersion(version), Voters(voters)) if version else ()
         ends = merge_shown_and_requested_log_ends(
-            shown_log_ends(head), list(log_ends_in_requests_before_growth(node.events[node.position :]))
+            log_ends_after_events(head), list(log_ends_in_requests_before_growth(node.events[node.position :]))
         )
         me = self.protocol.with_log(me, self.old_log(self.lines_of_all(node), ends, controls), flushes=True)
         if controls and ends and {one.key.id for one in me.voters} != {one.key.id for one in voters}:

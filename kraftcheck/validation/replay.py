@@ -65,7 +65,7 @@ from kraftcheck.validation.translation import (
     expected_refusal_of_other_partition,
     make_log_from_ends,
     names_other_partition,
-    offset_after_batches,
+    record_offset_of_batch,
 )
 
 MOST_SEARCHED_EVENTS = 4_000
@@ -463,7 +463,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
         found, in_snapshot = control_records_by_offset(self.terms, unit)
         records = {offset: controls for offset, controls in (found | in_snapshot).items() if offset < end}
         return make_log_from_ends(
-            offset_after_batches(me.log, len(me.log)), [(end, epoch)], records, [unit[0].body.number("highWatermark")]
+            record_offset_of_batch(me.log, len(me.log)), [(end, epoch)], records, [unit[0].body.number("highWatermark")]
         )
 
     def _snapshot_content(
@@ -477,7 +477,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
         logs = (node.state.me.log for node in self.nodes.values() if node.state is not None)
         for log in (self.shared.committed, *logs):
             count = batch_count_covering_offset(log, end)
-            if 0 < count <= len(log) and offset_after_batches(log, count) == end and log[count - 1].epoch == epoch:
+            if 0 < count <= len(log) and record_offset_of_batch(log, count) == end and log[count - 1].epoch == epoch:
                 return log[:count]
         return self._unknown(self.protocol.replica_type(ADMIN), end, epoch, unit)
 

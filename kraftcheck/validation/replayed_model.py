@@ -45,7 +45,7 @@ from kraftcheck.validation.translation import (
     ModelTranslator,
     OffsetBatch,
     data_batch_of_unknown_contents,
-    offset_after_batches,
+    record_offset_of_batch,
 )
 
 FIELDS_READ_BY_PROPERTIES = ("mode", "epoch", "leader", "voted", "log", "high_watermark", "voters", "start")
@@ -268,7 +268,7 @@ class ReplayedModel:
             end = (
                 node.events[appended].body[1]
                 if appended < len(node.events)
-                else offset_after_batches(tuple(log), len(log)) + 1
+                else record_offset_of_batch(tuple(log), len(log)) + 1
             )
             plain = all(isinstance(record, Data) for record in batch.records)
             log.append(

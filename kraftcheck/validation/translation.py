@@ -84,7 +84,7 @@ def batch_end_offset(batch: Batch) -> int:
     return batch.end  # type: ignore[attr-defined, no-any-return]
 
 
-def offset_after_batches(log: Log, count: int) -> int:
+def record_offset_of_batch(log: Log, count: int) -> int:
     """Return the record offset up to which the first `count` batches of a log reach."""
     return batch_end_offset(log[count - 1]) if count > 0 else 0
 
@@ -504,7 +504,7 @@ def _expected_fetch_request_field_texts(terms: ModelTranslator, r: FetchRequest,
     return {
         ("replicaId", 1): str(terms.nodes[r.source]),
         ("currentLeaderEpoch", 0): str(r.epoch),
-        ("fetchOffset", 0): str(offset_after_batches(log, r.offset)),
+        ("fetchOffset", 0): str(record_offset_of_batch(log, r.offset)),
         ("lastFetchedEpoch", 0): str(r.last_epoch),
         ("replicaDirectoryId", 0): terms.directory_text(r.source, r.directory),
     }
@@ -527,7 +527,7 @@ def _expected_vote_request_field_texts(terms: ModelTranslator, r: VoteRequest, l
     return {
         ("replicaEpoch", 0): str(r.epoch),
         ("lastOffsetEpoch", 0): str(r.last_epoch),
-        ("lastOffset", 0): str(offset_after_batches(log, r.last_offset)),
+        ("lastOffset", 0): str(record_offset_of_batch(log, r.last_offset)),
         ("preVote", 0): str(r.pre_vote).lower(),
         **terms.key_fields(r.candidate, "replicaId", "replicaDirectoryId"),
         **terms.key_fields(r.voter, "voterId", "voterDirectoryId"),
@@ -580,11 +580,11 @@ def _expected_fetch_response_field_texts(terms: ModelTranslator, r: FetchRespons
     return {
         ("errorCode", 0): "0",
         ("errorCode", 1): str(ERROR_CODES[r.error]),
-        ("highWatermark", 0): str(offset_after_batches(log, r.high_watermark) or -1),
-        ("logStartOffset", 0): str(offset_after_batches(log, start)),
+        ("highWatermark", 0): str(record_offset_of_batch(log, r.high_watermark) or -1),
+        ("logStartOffset", 0): str(record_offset_of_batch(log, start)),
         ("epoch", 0): "-1" if isinstance(parting, Nil) else str(parting.epoch),
-        ("endOffset", 0): "-1" if isinstance(parting, Nil) else str(offset_after_batches(log, parting.offset)),
-        ("endOffset", 1): "-1" if isinstance(snapshot, Nil) else str(offset_after_batches(log, snapshot.offset)),
+        ("endOffset", 0): "-1" if isinstance(parting, Nil) else str(record_offset_of_batch(log, parting.offset)),
+        ("endOffset", 1): "-1" if isinstance(snapshot, Nil) else str(record_offset_of_batch(log, snapshot.offset)),
         ("epoch", 1): "-1" if isinstance(snapshot, Nil) else str(snapshot.epoch),
         **({("size", 0): "0"} if not r.records else {}),
         **terms.leader_fields(r),
@@ -600,7 +600,7 @@ def _expected_fetch_snapshot_response_field_texts(
     shown = {("errorCode", 0): "0", ("errorCode", 1): str(ERROR_CODES[r.error]), **terms.leader_fields(r)}
     if r.error is Error.NONE:
         wanted = r.request.snapshot
-        shown |= {("endOffset", 0): str(offset_after_batches(log, wanted.offset)), ("epoch", 0): str(wanted.epoch)}
+        shown |= {("endOffset", 0): str(record_offset_of_batch(log, wanted.offset)), ("epoch", 0): str(wanted.epoch)}
     return shown
 
 
@@ -641,7 +641,7 @@ def _expected_describe_quorum_response_field_texts(
         ("errorCode", 1): "0",
         ("leaderId", 0): str(terms.nodes[r.source]),
         ("leaderEpoch", 0): str(r.epoch),
-        ("highWatermark", 0): str(offset_after_batches(log, r.high_watermark) or -1),
+        ("highWatermark", 0): str(record_offset_of_batch(log, r.high_watermark) or -1),
     }
 
 

@@ -21,7 +21,7 @@ from kraftcheck.explorer.bytecode.values import ValueHeap
 from kraftcheck.explorer.reference import explore as by_reference
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import Result
-from kraftcheck.spec.errors import ActionError, InputError, UntranslatableError
+from kraftcheck.spec.errors import ActionError, InputError, NoBytecodeError
 
 STYLES = Path(__file__).parents[2] / "benchmarks" / "styles"
 
@@ -619,7 +619,7 @@ REFUSED = {
 def test_what_is_not_supported_is_refused_with_its_line(tmp_path: Path, what: str) -> None:
     action = f"    @environment\n    def go(self, shared: Box) -> Steps:\n        {REFUSED[what]}\n"
     protocol = protocol_of(tmp_path, action)
-    with pytest.raises(UntranslatableError, match=r"go, line|Go, which") as caught:
+    with pytest.raises(NoBytecodeError, match=r"go, line|Go, which") as caught:
         explore(protocol, request(protocol))
     assert what.removesuffix("()") in str(caught.value)
 
@@ -647,7 +647,7 @@ def test_an_iterator_or_a_view_is_consumed_where_it_is_made(tmp_path: Path, code
         ours, wanted = both(protocol, deadlock=False)
         assert ours == wanted
     else:
-        with pytest.raises(UntranslatableError, match=r"an iterator or a view|an error in a call of Python"):
+        with pytest.raises(NoBytecodeError, match=r"an iterator or a view|an error in a call of Python"):
             explore(protocol, request(protocol))
 
 
@@ -723,7 +723,7 @@ def test_python_is_not_asked_in_half_of_the_steps(tmp_path: Path, monkeypatch: p
     ours, wanted = both(protocol, deadlock=False)
     assert ours == wanted
     monkeypatch.setattr(search, "MOST_ANSWERS", 20)
-    with pytest.raises(UntranslatableError, match="more calls of Python than one in two steps"):
+    with pytest.raises(NoBytecodeError, match="more calls of Python than one in two steps"):
         explore(protocol, request(protocol))
 
 
@@ -743,7 +743,7 @@ CHANGING = [
 @pytest.mark.parametrize("code", CHANGING)
 def test_a_change_or_an_error_of_python_is_not_lost(tmp_path: Path, code: str) -> None:
     protocol = protocol_of(tmp_path, f"    @environment\n    def go(self, shared: Box) -> Steps:\n        {code}\n")
-    with pytest.raises(UntranslatableError) as caught:
+    with pytest.raises(NoBytecodeError) as caught:
         explore(protocol, request(protocol))
     assert "differs from Python" not in str(caught.value)
 
@@ -836,7 +836,7 @@ UNSURE = {
 def test_what_python_defines_otherwise_ends_the_search(tmp_path: Path, what: str) -> None:
     action = f"    @environment\n    def go(self, shared: Box) -> Steps:\n        {UNSURE[what]}\n"
     protocol = protocol_of(tmp_path, action)
-    with pytest.raises(UntranslatableError):
+    with pytest.raises(NoBytecodeError):
         explore(protocol, request(protocol))
 
 
@@ -945,7 +945,7 @@ def test_a_wrong_translation_shows_in_the_sample(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setitem(BINARY_OPS, ast.Add, Op.SUB)
     protocol = protocol_of(tmp_path, COUNTING.format(limit=20))
-    with pytest.raises(UntranslatableError, match="differs from Python"):
+    with pytest.raises(NoBytecodeError, match="differs from Python"):
         explore(protocol, request(protocol))
 
 
@@ -963,7 +963,7 @@ def test_a_wrong_verdict_shows_in_the_sample(tmp_path: Path, monkeypatch: pytest
 
     protocol = protocol_of(tmp_path, COUNTING.format(limit=9).replace("shared.n < 9", "not shared.n >= 9"))
     monkeypatch.setitem(BINARY_OPS, ast.GtE, Op.LT)
-    with pytest.raises(UntranslatableError, match="differs from Python"):
+    with pytest.raises(NoBytecodeError, match="differs from Python"):
         explore(protocol, request(protocol, keep_going=True))
 
 
@@ -1001,7 +1001,7 @@ def test_a_wrong_translation_shows_in_the_first_state_that_executes_it(
     found, wanted = both(protocol)
     assert found == wanted
     monkeypatch.setitem(BINARY_OPS, ast.Add, Op.SUB)
-    with pytest.raises(UntranslatableError, match="differs from Python"):
+    with pytest.raises(NoBytecodeError, match="differs from Python"):
         explore(protocol, request(protocol))
 
 
@@ -1010,7 +1010,7 @@ def test_the_verdict_of_an_initial_state_is_compared(tmp_path: Path, monkeypatch
 
     protocol = protocol_of(tmp_path, COUNTING.format(limit=0))
     monkeypatch.setitem(BINARY_OPS, ast.Lt, Op.GE)
-    with pytest.raises(UntranslatableError, match="differs from Python"):
+    with pytest.raises(NoBytecodeError, match="differs from Python"):
         explore(protocol, request(protocol))
 
 

@@ -12,7 +12,7 @@ import pytest
 from kraftcheck.engines import search
 from kraftcheck.explorer.request import SearchRequest
 from kraftcheck.explorer.result import Result
-from kraftcheck.spec.errors import InputError, RaisedError, UntranslatableError
+from kraftcheck.spec.errors import InputError, NoBytecodeError, RaisedError
 from kraftcheck.spec.language.protocol import Protocol
 
 pytestmark = pytest.mark.kernel
@@ -382,7 +382,7 @@ def found_by(engine: str, protocol: Protocol) -> Any:
         result: Result = search(engine, protocol, request)
     except RaisedError as error:
         return error.name
-    except (UntranslatableError, InputError) as error:
+    except (NoBytecodeError, InputError) as error:
         return REFUSED if engine == "bytecode" and "differs from Python" not in str(error) else str(error)
     violated = {one.property for one in result.violations}
     assert result.complete

@@ -18,7 +18,7 @@ from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.explorer.tables.learning import shared_sets
 from kraftcheck.explorer.tables.learning.python_misses import PythonMissHandler
 from kraftcheck.spec import Protocol, Record, State, Step, Steps, become, bound, environment, internal, invariant
-from kraftcheck.spec.errors import UntranslatableError
+from kraftcheck.spec.errors import NoBytecodeError
 from kraftcheck.spec.language.declarations import Action
 from tests.support.explorer.agreement import check_agreement, compared
 from tests.support.explorer.random_protocols import sample
@@ -210,5 +210,5 @@ def test_an_action_whose_code_was_replaced_is_not_taken_from_its_file(
     options = SearchRequest(properties=(few,), keep_going=True)
     expected = reference.explore(PROTOCOL, options)
     assert expected.distinct_states != before.distinct_states
-    with nullcontext() if engine is tables else pytest.raises(UntranslatableError, match="has changed"):
+    with nullcontext() if engine is tables else pytest.raises(NoBytecodeError, match="has changed"):
         assert compared(engine.explore(PROTOCOL, options)) == compared(expected)

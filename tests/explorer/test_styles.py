@@ -28,7 +28,7 @@ from kraftcheck.explorer.tables import engine as tables
 from kraftcheck.explorer.tables.searches import bfs
 from kraftcheck.spec import Record, State, Steps, become, constant, internal, invariant
 from kraftcheck.spec.diagnosis.lint import lint
-from kraftcheck.spec.errors import UntranslatableError
+from kraftcheck.spec.errors import NoBytecodeError
 
 pytestmark = pytest.mark.kernel
 PAXOS = Style("paxos_shared.py:Paxos", "paxos_shared.cfg", 3_921, 17, None)
@@ -368,7 +368,7 @@ def test_a_translation_that_fails_in_the_search_leads_back_to_the_tables(monkeyp
 
     def fails(*given: object) -> Result:
         tried.append(given)
-        raise UntranslatableError("an operation")
+        raise NoBytecodeError("an operation")
 
     tables_first(monkeypatch)
     monkeypatch.setattr(bytecode, "explore", fails)

@@ -98,7 +98,7 @@ def write_successor(
 
 
 @inlined
-def record_bound_disabled_label(worker: Any, n: Any, outcome_label: Any) -> Any:
+def record_label_blocked_by_bound(worker: Any, n: Any, outcome_label: Any) -> Any:
     """Record the label of a step that only an exhausted bound disables; return `n`, or BUFFER_FULL."""
     count = worker.stats[codes.STATS_BLOCKED]
     if count >= len(worker.blocked):
@@ -139,7 +139,7 @@ def record_bound_disabled_step(
             for later in range(k + 1, last):
                 kept = np.int64(t.assignments[later, 1]) if t.assignments[later, 0] == c else kept
             changes |= t.rows[row, c] != kept
-    return record_bound_disabled_label(worker, n, t.outcomes[outcome, codes.OUTCOME_ACTION]) if changes else n
+    return record_label_blocked_by_bound(worker, n, t.outcomes[outcome, codes.OUTCOME_ACTION]) if changes else n
 
 
 @inlined
@@ -232,7 +232,7 @@ def expand_network(t: Any, worker: Any, at: Any, n: Any, row: Any, slot: Any, in
             if goal >= 0 and after >= 0:
                 n = write_successor(t, worker, at, n, outcome, goal, np.int64(t.network_steps[j, 1]), slot, after)
             elif goal == codes.REFUSED and after >= 0 and after != inbox and t.meta[codes.META_WATCH_BOUNDS]:
-                n = record_bound_disabled_label(worker, n, t.outcomes[outcome, codes.OUTCOME_ACTION])
+                n = record_label_blocked_by_bound(worker, n, t.outcomes[outcome, codes.OUTCOME_ACTION])
             if n == codes.BUFFER_FULL:
                 return n
     return n

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.records import Batch, Key, Mode, Nil, Replica, Shared, Voter, Voters
 from kraftcheck.kraft_model.quorum.rules import VoterSet, replica_keys
-from kraftcheck.kraft_model.quorum.voters import controller_identities
+from kraftcheck.kraft_model.quorum.voters import all_controllers_as_voters
 from kraftcheck.spec import Map, ModelValue, Record, Steps, bound, constant, internal
 
 
@@ -51,7 +51,7 @@ class JointConsensus(Quorum, variant="joint-consensus"):
     @internal(reads=Quorum.identity)
     def replace_voters(self, me: Replica, shared: Shared, identity: Map[ModelValue, Voter | Nil]) -> Steps:
         """A leader with committed voters appends C_old,new once the new voters have caught up."""
-        target = {voter.key: voter for voter in controller_identities(identity) if voter.key.id in self.new_voters}
+        target = {voter.key: voter for voter in all_controllers_as_voters(identity) if voter.key.id in self.new_voters}
         ready = bool(target) and all(key in replica_keys(me.voters) or self.has_caught_up(me, key) for key in target)
         if self.change_error(me) is not None or target.keys() == replica_keys(me.voters) or not ready:
             return

@@ -25,7 +25,7 @@ from kraftcheck.kraft_model.quorum.records import (
 )
 from kraftcheck.kraft_model.quorum.rules import Log, permanently_down_replica
 from kraftcheck.kraft_model.quorum.starts import election_steps, fetch_steps
-from kraftcheck.kraft_model.quorum.voters import controller_identities
+from kraftcheck.kraft_model.quorum.voters import all_controllers_as_voters
 from kraftcheck.spec import Map, ModelValue, Step, Steps, bound, constant, internal, invariant, ordered, step_invariant
 from kraftcheck.spec.language.semantics import Take, scenario, take
 
@@ -54,7 +54,7 @@ class OverriddenVoters(Quorum, variant="overridden-voters"):
         """A controller is stopped, formatted with --override-voters, and started again."""
         if me.mode in ENDED_MODES:
             return
-        voters = self.voters_given(me, controller_identities(identity))
+        voters = self.voters_given(me, all_controllers_as_voters(identity))
         given = self.with_log(me.but(override=voters, override_end=len(me.log)), me.log, flushes=True)
         after = self.after_restart(given)
         yield self.taken(me, after, *self.messages_after_restart(after), consumes=False, starts=True).spend("overrides")

@@ -15,7 +15,7 @@ from kraftcheck.explorer.spark import wire_records
 from kraftcheck.explorer.spark.shared_folder import SharedFolder, StatePacking, sorted_packed_words
 from kraftcheck.explorer.spark.wire_records import (
     FingerprintCollisionError,
-    IdAssigner,
+    GlobalIdAssigner,
     WireRecord,
     WireRecordKind,
     encoding_fingerprint,
@@ -46,7 +46,7 @@ REPORTS = [
 
 
 def test_ids_do_not_depend_on_who_reports_first() -> None:
-    expected = IdAssigner(2).merge(REPORTS)
+    expected = GlobalIdAssigner(2).merge(REPORTS)
     assert [d for d in expected if d.kind in (WireRecordKind.CONTROL, WireRecordKind.INBOX)] == [
         WireRecord(WireRecordKind.CONTROL, 0, b"", (3, 0, 0, 2)),
         WireRecord(WireRecordKind.CONTROL, 0, b"", (3, 0, 1, 0)),
@@ -55,20 +55,20 @@ def test_ids_do_not_depend_on_who_reports_first() -> None:
     ]
     for seed in range(5):
         mixed = Random(seed).sample(REPORTS, len(REPORTS))
-        assert IdAssigner(2).merge([*mixed, REPORTS[0]]) == expected
+        assert GlobalIdAssigner(2).merge([*mixed, REPORTS[0]]) == expected
 
 
 def test_what_is_known_is_not_new() -> None:
-    known = IdAssigner(2)
+    known = GlobalIdAssigner(2)
     first = known.merge(REPORTS[:1])
     assert known.merge(REPORTS[:1]) == []
-    again = IdAssigner(2)
+    again = GlobalIdAssigner(2)
     again.load(first)
     assert again.merge(REPORTS) == known.merge(REPORTS)
 
 
 def test_a_control_row_stays_itself_when_a_replica_appears() -> None:
-    known = IdAssigner(2)
+    known = GlobalIdAssigner(2)
     known.merge([[ZERO, N1, A, WireRecord(WireRecordKind.CONTROL, 0, b"", (3, -1, -2, -3))]])
     assert known.merge([[N2]]) == [N2]
     assert known.merge([[WireRecord(WireRecordKind.CONTROL, 0, b"", (3, 0, 0, 1))]]) == []
@@ -77,7 +77,7 @@ def test_a_control_row_stays_itself_when_a_replica_appears() -> None:
 def test_a_collision_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire_records, "encoding_fingerprint", lambda encoding: b"the same")
     with pytest.raises(FingerprintCollisionError, match="two values have the fingerprint"):
-        IdAssigner(2).merge([[A], [B]])
+        GlobalIdAssigner(2).merge([[A], [B]])
 
 
 def test_a_fingerprint_has_128_bits() -> None:
