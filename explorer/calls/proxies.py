@@ -154,6 +154,49 @@ class MapProxy(Map[Any, Any]):
     def __class__(self) -> Any:
         return Map
 
+    def items(self) -> ItemsView[Any, Any]:
+        """Return a view of the pairs (key, value)."""
+        return _ProxyItems(self)
+
+    def values(self) -> ValuesView[Any]:
+        """Return a view of the values."""
+        return _ProxyValues(self)
+
+
+class _ProxyItems(ItemsView[Any, Any]):
+    """View of the pairs of a `MapProxy`, which otherwise behaves as that of a dictionary."""
+
+    __slots__ = ()
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return type({}.items())
+
+    def __contains__(self, item: object) -> bool:
+        return isinstance(item, tuple) and len(item) == 2 and super().__contains__(item)
+
+    def __reversed__(self) -> Iterator[Any]:
+        return iter([*self][::-1])
+
+    def __repr__(self) -> str:
+        return repr(dict(self).items())
+
+
+class _ProxyValues(ValuesView[Any]):
+    """View of the values of a `MapProxy`, which otherwise behaves as that of a dictionary."""
+
+    __slots__ = ()
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return type({}.values())
+
+    def __reversed__(self) -> Iterator[Any]:
+        return iter([*self][::-1])
+
+    def __repr__(self) -> str:
+        return repr(dict(enumerate(self)).values())
+
 
 class LazyMap(MapProxy):
     """Map whose values are read one by one; `read` returns `ABSENT_REPLICA` for a key that the map does not have."""
@@ -182,14 +225,6 @@ class LazyMap(MapProxy):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
-
-    def items(self) -> ItemsView[Any, Any]:
-        """Return a view of the pairs (key, value)."""
-        return ItemsView(self)
-
-    def values(self) -> ValuesView[Any]:
-        """Return a view of the values."""
-        return ValuesView(self)
 
 
 FieldPath = tuple[str, ...]
@@ -260,7 +295,6 @@ class ProjectionProxy(MapProxy):
     """Proxy of the map from replica ids to projected values; each value is read, and its read recorded, once."""
 
     __slots__ = ("_all", "_keys", "_known", "_read")
-    items, values = Mapping.items, Mapping.values  # they read one value after the other
 
     def __init__(self, keys: Iterable[Any], read: Callable[[Any], Any]) -> None:
         self._hash = None

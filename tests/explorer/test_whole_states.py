@@ -325,6 +325,10 @@ LOOPS = [
     "return isinstance(state.inboxes, Map) and len(state.spent) == 0 and repr(state.inboxes) < 'Map({2'",
     "return state.inboxes.__class__ is Map and len(state.inboxes) < 3",
     "return state.replicas.__class__ is Map and state.replicas[0].done < 2",
+    "return not state.inboxes or state.replicas.values().__class__ is {}.values().__class__",
+    "return f'{state.inboxes.items()}{state.inboxes.values()}'.count('dict_') == 2 and state.replicas[1].done < 2",
+    "try:\n    return 1 not in state.inboxes.items() and (1, 2, 3) not in state.inboxes.items()\n"
+    "except ValueError:\n    return False",
 ]
 RAISING = [
     "x = 1 // (1 - state.shared.time)\nreturn all(r.done < 3 for r in state.replicas.values())",
