@@ -15,12 +15,14 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
+from threading import Lock
 from typing import Any
 
 from kraftcheck.explorer.result import SEARCH_CLOCK
 from kraftcheck.files import folder_distrust_reason
 from kraftcheck.spec.errors import InputError
 
+_IMPORTING_NUMBA = Lock()  # threads that import it at once may wait for each other
 LEAST_ADDRESS_SPACE_BYTES = 1 << 30
 """Least bytes of address space for a compiled engine: with less, LLVM ends the process."""
 
@@ -97,7 +99,8 @@ class CompileTimer:
 @contextmanager
 def timed_compilation(on_start: Callable[[], object] | None = None) -> Iterator[CompileTimer]:
     """Measure compilation within the block; the clock of searches stops meanwhile."""
-    from numba.core import event
+    with _IMPORTING_NUMBA:
+        from numba.core import event
 
     events: Any = event  # what Numba exports without annotations
     compiling = CompileTimer(on_start)

@@ -17,7 +17,7 @@ from kraftcheck.spec.language.state import State, Step
 from kraftcheck.spec.values import Map, Record, Value, field_names, ordered, proxy_class_forwarding_dunders
 
 ABSENT_REPLICA = object()
-"""Result of reading an absent replica, or its inbox, through a `ProjectionProxy` or a `LazyMap`."""
+"""Result of reading an absent replica through a `ProjectionProxy`."""
 UNREAD_VALUE = object()
 NO_CHANGES: Mapping[str, Value] = {}
 SET_TYPES = (frozenset, set)
@@ -199,32 +199,58 @@ class _ProxyValues(ValuesView[Any]):
 
 
 class LazyMap(MapProxy):
-    """Map whose values are read one by one; `read` returns `ABSENT_REPLICA` for a key that the map does not have."""
+    """Map of the values of some columns of a row, decoded one by one; `reads` receives each column that is read.
 
-    __slots__ = ("_keys", "_read")
+    The map has no value where the id in the column is 0.
+    """
 
-    def __init__(self, keys: Mapping[Value, Any], read: Callable[[Value], Any]) -> None:
+    __slots__ = ("_columns", "_decode", "_ids", "_reads", "_whole")
+
+    def __init__(
+        self, columns: Mapping[Value, int], ids: list[int], decode: Callable[[int], Any], reads: dict[int, None]
+    ) -> None:
         self._hash, self._fitted = None, None
-        self._keys, self._read = keys, read
+        self._columns, self._ids, self._decode, self._reads = columns, ids, decode, reads
+        self._whole: dict[Any, Any] | None = None  # once all columns were read
 
     @property
     def _items(self) -> dict[Any, Any]:  # type: ignore[override]
         return dict(self.items())
 
     def __getitem__(self, key: Any) -> Any:
-        found = self._read(key) if key in self._keys else ABSENT_REPLICA
-        if found is ABSENT_REPLICA:
-            raise KeyError(key)
-        return found
+        column = self._columns[key]
+        self._reads[column] = None
+        if self._ids[column]:
+            return self._decode(self._ids[column])
+        raise KeyError(key)
 
     def __contains__(self, key: object) -> bool:
-        return key in self._keys and self._read(key) is not ABSENT_REPLICA
+        column = self._columns.get(key)
+        if column is not None:
+            self._reads[column] = None
+        return column is not None and self._ids[column] != 0
 
     def __iter__(self) -> Iterator[Any]:
-        return (key for key in self._keys if self._read(key) is not ABSENT_REPLICA)
+        return self._each_key() if self._whole is None else iter(self._whole)
+
+    def _each_key(self) -> Iterator[Any]:
+        ids, reads = self._ids, self._reads
+        for key, column in self._columns.items():
+            reads[column] = None
+            if ids[column]:
+                yield key
+        self._whole = {key: self._decode(ids[column]) for key, column in self._columns.items() if ids[column]}
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return sum(1 for _ in self) if self._whole is None else len(self._whole)
+
+    def items(self) -> ItemsView[Any, Any]:
+        """Return a view of the pairs (key, value)."""
+        return super().items() if self._whole is None else self._whole.items()
+
+    def values(self) -> ValuesView[Any]:
+        """Return a view of the values."""
+        return super().values() if self._whole is None else self._whole.values()
 
 
 FieldPath = tuple[str, ...]

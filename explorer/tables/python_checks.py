@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ from numpy.typing import NDArray
 from kraftcheck.explorer.calls.clauses import INBOX_PARAMETER
 from kraftcheck.explorer.calls.handlers import HandlerCaller
 from kraftcheck.explorer.calls.inspection import split_property, tracks_state_reads
-from kraftcheck.explorer.calls.proxies import ABSENT_REPLICA, LazyMap, StateProxy
+from kraftcheck.explorer.calls.proxies import LazyMap, StateProxy
 from kraftcheck.explorer.result import (
     Behaviour,
     SearchMonitor,
@@ -97,7 +98,7 @@ def non_local_reason(prop: Property) -> str | None:
     return None
 
 
-MOST_MEMOIZED_INPUTS = 1 << 20
+MOST_MEMOIZED_INPUTS = 1 << 19
 """Most inputs for which a number is kept."""
 
 NumbersOfStates = NDArray[np.int64]
@@ -107,24 +108,26 @@ INPUTS_TO_JUDGE_MEMO = 1 << 14
 """Number of inputs after which memoization is dropped if they seldom repeat."""
 INPUTS_AT_ONCE = 1 << 12
 """Number of inputs between two such tests."""
-LEAST_REPEATS = 1.25
+LEAST_REPEATS = 1.5
 """Least number of inputs for each evaluation of a memoized function of states, or it is evaluated on each."""
 
 
-Branch = tuple[int, dict[int, Any]]
-"""A column, and for each id in it the number of the state, or the branch of the column that is read next."""
+MOST_SETS_OF_READS = 32
+"""Most sets of columns that the evaluations of a memoized function read, or it is evaluated on each state."""
 
 
 class StateFunctionMemo:
-    """A function from states to numbers, memoized in a decision tree over the columns that it reads, while they repeat.
+    """A function from states to numbers, memoized by the columns of a state that it reads, while these repeat.
 
-    A map that is read `lazily` has a column for each value: `any(state.inboxes.values())` reads one inbox of many
-    states. A result that holds a map needs a whole one.
+    Evaluations that read the same columns have one dictionary, by the ids in these columns. A map that is read `lazily`
+    has a column for each value: `any(state.inboxes.values())` reads one inbox of many states. A result that holds a map
+    needs a whole one.
     """
 
     def __init__(self, interner: Interner, function: Callable[[State], int], *, lazily: bool) -> None:
         self._interner, self._function, self._lazily = interner, function, lazily
-        self._root: Branch | int | None = None
+        self._known: dict[tuple[int, ...], tuple[Callable[[list[int]], Any], dict[Any, int]]] = {}
+        self._columns: dict[str, dict[Any, int]] = {}
         self._layout = (0, 0, 0, 0)  # columns before the replicas, replicas, control-row columns, inbox columns
         self._asked = self.evaluated = self._kept = 0
         self._repeats = True
@@ -135,22 +138,25 @@ class StateFunctionMemo:
         control, contents = interner.parts_of(rows)
         layout = interner.base, len(interner.slots), control.shape[1], contents.shape[1]
         if layout != self._layout:  # columns of other meaning
-            self._layout, self._root = layout, None
+            self._layout, self._columns = layout, _columns_of_parts(interner, *layout)
+            self._known.clear()
         columns, numbers = np.concatenate([control, contents], axis=1), np.zeros(len(rows), np.int64)
         for first in range(0, len(rows), INPUTS_AT_ONCE):
             some = columns[first : first + INPUTS_AT_ONCE].tolist()
             numbers[first : first + INPUTS_AT_ONCE] = list(map(self._number if self._repeats else self._evaluate, some))
             self._asked += len(some)
             if self._asked >= INPUTS_TO_JUDGE_MEMO and LEAST_REPEATS * self.evaluated > self._asked:
-                self._repeats, self._root = False, None
+                self._repeats = False
+                self._known.clear()
         return numbers
 
     def _number(self, columns: list[int]) -> int:
         """Return the number of a state, given by its columns."""
-        found: Any = self._root
-        while type(found) is tuple:
-            found = found[1].get(columns[found[0]])
-        return self._learn(columns) if found is None else found
+        for ids_in_columns, numbers in self._known.values():
+            found = numbers.get(ids_in_columns(columns))
+            if found is not None:
+                return found
+        return self._learn(columns)
 
     def _evaluate(self, columns: list[int]) -> int:
         """Call the function on a state, given by its columns."""
@@ -166,49 +172,54 @@ class StateFunctionMemo:
         return self._function(StateProxy(read))  # type: ignore[arg-type]
 
     def _learn(self, columns: list[int]) -> int:
-        """Call the function on a state, given by its columns; keep the columns that it reads, and its number."""
+        """Call the function on a state, given by its columns; keep its number under the columns that it reads."""
         interner, reads, values = self._interner, dict[int, None](), dict[str, Any]()
-        base, _, width, inboxes = self._layout
-        bounds, slots = len(interner.bounds), interner.slots
+        width = self._layout[2]
         decode = interner.decoder_of_parts(columns[:width], columns[width:])
-        places = {"spent": range(bounds), "shared": range(bounds, base), "replicas": range(base, width)}
-        places["inboxes"] = range(width, width + inboxes)
         decoders: dict[str, Callable[[int], Any]] = {
             "replicas": interner.locals.__getitem__,
             "inboxes": interner.inboxes.decode_content,
         }
 
-        def read_value(name: str, key: Value) -> Any:
-            column = places[name][slots[key]] if slots[key] < len(places[name]) else None
-            reads.update({} if column is None else {column: None})
-            return decoders[name](columns[column]) if column is not None and columns[column] else ABSENT_REPLICA
-
         def read(name: str) -> Any:
             if name not in values:
                 if self._lazily and name in decoders:
-                    values[name] = LazyMap(slots, partial(read_value, name))
+                    values[name] = LazyMap(self._columns[name], columns, decoders[name], reads)
                 else:
-                    reads.update(dict.fromkeys(places[name]))
+                    reads.update(dict.fromkeys(self._columns[name].values()))
                     values[name] = decode(name)
             return values[name]
 
         self.evaluated += 1
         number = self._function(StateProxy(read))  # type: ignore[arg-type]
-        self._keep([*reads], columns, number)
+        self._kept += 1
+        key = tuple(sorted(reads))
+        if key not in self._known and len(self._known) >= MOST_SETS_OF_READS:
+            self._repeats = False
+        if self._kept >= MOST_MEMOIZED_INPUTS or not self._repeats:
+            self._kept = 0
+            self._known.clear()
+        if key not in self._known:
+            self._known[key] = (itemgetter(*key) if key else _no_ids), {}
+        ids_in_columns, numbers = self._known[key]
+        numbers[ids_in_columns(columns)] = number
         return number
 
-    def _keep(self, reads: list[int], columns: list[int], number: int) -> None:
-        """Keep the number of all states with the same ids in the columns that were read."""
-        self._kept += 1
-        if self._kept >= MOST_MEMOIZED_INPUTS:
-            self._kept, self._root = 0, None
-        following: list[Any] = [*((column, {}) for column in reads), number]
-        branch = self._root = following[0] if self._root is None else self._root
-        for column, after in zip(reads, following[1:], strict=True):
-            if type(branch) is not tuple or branch[0] != column:  # an impure function read other columns
-                self._root = None
-                return
-            branch = branch[1].setdefault(columns[column], after)
+
+def _no_ids(columns: list[int]) -> tuple[()]:
+    """Return the ids in no column."""
+    return ()
+
+
+def _columns_of_parts(interner: Interner, base: int, _: int, width: int, inboxes: int) -> dict[str, dict[Any, int]]:
+    """Return the column of each value of each part of a state, given its layout."""
+    bounds, slots = len(interner.bounds), interner.slots
+    return {
+        "spent": {column: column for column in range(bounds)},
+        "shared": {column: column for column in range(bounds, base)},
+        "replicas": {key: base + slot for key, slot in slots.items()},
+        "inboxes": {key: width + slot for key, slot in slots.items() if slot < inboxes},
+    }
 
 
 MOST_CACHED_PAIRS = 1 << 20

@@ -190,3 +190,34 @@ def test_checked_code_refuses_what_is_out_of_bounds(tmp_path: Path) -> None:
     environment |= {"PYTHONPATH": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["4", *["index is out of bounds"] * 2]
+
+
+FIRST_SEARCHES = """
+from concurrent.futures import ThreadPoolExecutor
+from kraftcheck import *
+
+class Node(Record):
+    id: int
+    count: int = 0
+
+class Counting(Protocol):
+    def initial(self):
+        yield self.start([Node(1), Node(2)])
+
+    @internal
+    def step(self, me: Node) -> Steps:
+        if me.count < 3:
+            yield become(me.but(count=me.count + 1))
+
+with ThreadPoolExecutor(3) as pool:
+    print(*pool.map(lambda _: check(Counting(), engine="tables", deadlock=False).distinct_states, range(3)))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.kernel
+def test_the_first_searches_of_a_process_are_in_threads(tmp_path: Path) -> None:
+    file = tmp_path / "first_searches.py"
+    file.write_text(FIRST_SEARCHES)
+    done = subprocess.run([sys.executable, file], capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["16"] * 3, done.stderr
