@@ -1,9 +1,10 @@
 r"""Parser of TLC's model configuration files (`.cfg`), and of settings such as `--set MaxRestarts=1`.
 
-Every file that TLC accepts is accepted, with the same meaning. Sections may be repeated and in any order, lists of
-names may be empty, and strings keep their backslashes. Model values are ordered by first occurrence. Two probable
-mistakes that TLC ignores are errors here. TLC silently takes the second assignment of a constant, and silently stops at
-an unknown character.
+A file that both accept has the same meaning. Sections may be repeated and in any order, lists of names may be empty,
+and strings keep their backslashes. Model values are ordered by first occurrence. Operators with arguments, such as
+`f(1, 2) = 3`, constants and names of other modules, and the section TYPE are refused. Two probable mistakes that TLC
+ignores are errors here. TLC silently takes the second assignment of a constant, and silently stops at an unknown
+character.
 
 >>> config = parse_config("CONSTANTS Hosts = {n2, n1}  MaxRestarts = 1  INVARIANT NoIllegalState", "tiny.cfg")
 >>> config.constants["MaxRestarts"].value, config.model_values, config.invariants[0].name
