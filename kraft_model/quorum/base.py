@@ -25,7 +25,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Admin,
     AdminResponse,
     Answered,
-    AnswerGroup,
+    Answers,
     Change,
     EndQuorumEpochRequest,
     Error,
@@ -35,7 +35,7 @@ from kraftcheck.kraft_model.quorum.records import (
     Mode,
     Nil,
     Operation,
-    PreVoteGroup,
+    PreVotes,
     Replica,
     Shared,
     UpdateVoterRequest,
@@ -342,15 +342,15 @@ class QuorumBase(QuorumVoterSets):
         LatePreVotes, pre-vote requests are dropped too: their only effect would be to raise a peer's epoch.
         """
         kinds = {Mode.CANDIDATE: ["vote"], Mode.LEADER: ["leader"], Mode.RESIGNED: ["leader"]}.get(me.mode, [])
-        gone: list[Record] = [AnswerGroup(kind, me.id) for kind in kinds]
+        gone: list[Record] = [Answers(kind, me.id) for kind in kinds]
         if me.mode is Mode.PROSPECTIVE:
-            gone.append(AnswerGroup("pre-vote", me.id))
+            gone.append(Answers("pre-vote", me.id))
             if not self.late_pre_votes:
-                gone += [PreVoteGroup(me.id, key.id) for key in self.others(me)]
+                gone += [PreVotes(me.id, key.id) for key in self.others(me)]
         if not isinstance(me.pending, Nil):
             gone += self.responses_to_pending(me)
         if me.updating:
-            gone.append(AnswerGroup("update", me.id))
+            gone.append(Answers("update", me.id))
         return gone
 
     def responses_to_pending(self, me: Replica) -> list[Record]:
@@ -359,7 +359,7 @@ class QuorumBase(QuorumVoterSets):
         Kafka matches responses by correlation id; here every response to an earlier request is dropped before a request
         is sent.
         """
-        return [AnswerGroup("fetch", me.id)]
+        return [Answers("fetch", me.id)]
 
     def fails(self, me: Replica) -> Step:
         """Return the step in which a process ends on an illegal state, where Kafka throws an exception."""

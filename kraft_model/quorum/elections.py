@@ -18,13 +18,13 @@ from kraftcheck.kraft_model.quorum.records import (
     Key,
     KRaftVersion,
     LeaderChange,
-    LeaderOfEpoch,
     LogRecord,
     Mode,
     Nil,
     QuorumEpochRequest,
     Replica,
     Shared,
+    Term,
     VoteRequest,
     VoteResponse,
     Voters,
@@ -285,7 +285,7 @@ class QuorumElections(QuorumBase):
         leader = self.with_log(elected, (*me.log, batch), flushes=True)
         announcements = [self.announcement(leader, key) for key in self.others(leader)]
         leader, sends, puts = self.commits(leader, shared)
-        puts["elected"] = shared.elected | {LeaderOfEpoch(me.epoch, me.id)}
+        puts["elected"] = shared.elected | {Term(me.epoch, me.id)}
         yield self.taken(me, leader, *announcements, *sends, consumes=consumes).put(**puts)
         failed = self.after_restart(elected)
         failure = self.taken(me, failed, *self.messages_after_restart(failed), consumes=consumes, starts=True)

@@ -14,13 +14,13 @@ from kraftcheck.kraft_model.quorum.records import (
     DescribeQuorumResponse,
     Error,
     Key,
-    LeaderOfEpoch,
     Mode,
     Nil,
     Operation,
     Replica,
     Shared,
-    ToldOperation,
+    Term,
+    Told,
 )
 from kraftcheck.kraft_model.quorum.rules import (
     Log,
@@ -63,7 +63,7 @@ class QuorumProperties(QuorumBase):
         """
         return all(self.is_kept(told, shared) for told in me.told)
 
-    def is_kept(self, told: ToldOperation, shared: Shared) -> bool:
+    def is_kept(self, told: Told, shared: Shared) -> bool:
         """Whether the committed log contains a change reported as completed."""
         sets = [replica_keys(voters) for _, voters in self.voter_sets(shared.committed)]
         if told.operation is Operation.ADD_VOTER:
@@ -153,7 +153,7 @@ class QuorumProperties(QuorumBase):
             return False
         old, new = normalized_replica_key_set_pair(told.committed, told.current)
         observes = not any(matches_voter(voter.key, key) for voter in told.current for key in told.observers)
-        return observes and len(old ^ new) <= 1 and LeaderOfEpoch(told.epoch, told.source) in shared.elected
+        return observes and len(old ^ new) <= 1 and Term(told.epoch, told.source) in shared.elected
 
     def is_held(self, told: DescribeQuorumResponse, peer: Replica) -> bool:
         """Whether the described voters in use are in the log of the responding leader; true of any other replica."""

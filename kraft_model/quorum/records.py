@@ -391,14 +391,14 @@ LeaderResponse = VoteResponse | Acknowledgement | FetchResponse | FetchSnapshotR
 # Message groups: the messages that one step drops together
 
 
-class AnswerGroup(Record):
+class Answers(Record):
     """Message group: the responses of one kind in flight to a replica."""
 
     kind: str
     dest: ModelValue
 
 
-class PreVoteGroup(Record):
+class PreVotes(Record):
     """Message group: the pre-vote requests in flight from one replica to another."""
 
     source: ModelValue
@@ -418,11 +418,11 @@ KIND_BY_RESPONSE_TYPE: dict[type[Record], str] = {
 def message_group_of(message: Record) -> Record | None:
     """Return the message group of a message, whose members are dropped together; None if it has no group."""
     if isinstance(message, VoteRequest):
-        return PreVoteGroup(message.source, message.dest) if message.pre_vote else None
+        return PreVotes(message.source, message.dest) if message.pre_vote else None
     if isinstance(message, VoteResponse):
-        return AnswerGroup("pre-vote" if message.pre_vote else "vote", message.dest)
+        return Answers("pre-vote" if message.pre_vote else "vote", message.dest)
     kind = KIND_BY_RESPONSE_TYPE.get(type(message))
-    return None if kind is None else AnswerGroup(kind, message.dest)  # type: ignore[attr-defined]
+    return None if kind is None else Answers(kind, message.dest)  # type: ignore[attr-defined]
 
 
 class Change(Record):
@@ -502,7 +502,7 @@ class DiskReplica(Replica):
     snapshots: tuple[int, ...] = ()
 
 
-class ToldOperation(Record):
+class Told(Record):
     """History, for properties only: a completed operation that an administrator learned of, with its subject."""
 
     operation: Operation
@@ -521,11 +521,11 @@ class Admin(Record):
     """
 
     id: ModelValue
-    told: frozenset[ToldOperation] = frozenset()
+    told: frozenset[Told] = frozenset()
     described: frozenset[DescribeQuorumResponse] = frozenset()
 
 
-class LeaderOfEpoch(Record):
+class Term(Record):
     epoch: int
     leader: ModelValue
 
@@ -537,5 +537,5 @@ class Shared(Record):
     cuts: frozenset[frozenset[ModelValue]] = frozenset()  # pairs of replicas whose link is cut
     # history, for properties only: the longest log prefix that a leader ever took as committed
     committed: tuple[Batch, ...] = ()
-    elected: frozenset[LeaderOfEpoch] = frozenset()  # history, for properties only: the leaders ever elected, by epoch
+    elected: frozenset[Term] = frozenset()  # history, for properties only: the leaders ever elected, by epoch
     lost: Map[Key, tuple[Batch, ...]] = Map()  # history, for properties only: the logs of lost disks, by replica key

@@ -31,7 +31,7 @@ from kraftcheck.kraft_model.quorum.records import (
     RemoveVoterRequest,
     Replica,
     Shared,
-    ToldOperation,
+    Told,
     UpdateVoterRequest,
     UpdateVoterResponse,
     Voter,
@@ -336,7 +336,7 @@ class QuorumVoterChanges(QuorumBase):
         if isinstance(response, DescribeQuorumResponse):
             return me.but(described=me.described | {response})
         subject = response.about.subject if isinstance(response.about, Answered) else Nil.NIL
-        return me.but(told=me.told | {ToldOperation(response.operation, subject)})
+        return me.but(told=me.told | {Told(response.operation, subject)})
 
     @internal
     def describe_quorum(self, me: Replica) -> Steps:

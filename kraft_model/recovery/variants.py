@@ -224,7 +224,7 @@ class RecoversOnlyInElectionEpoch(Recovery, variant="recovers-where-elected"):
 # Reports
 
 
-class RegistrationRequest(Record):
+class Registration(Record):
     """BrokerRegistration after an unclean shutdown: without the broker epoch of a clean one (KIP-966)."""
 
     source: ModelValue
@@ -244,10 +244,10 @@ class RegistersAfterUncleanShutdown(Recovery, variant="registrations"):
             known = me.but(
                 running=True, cursor=len(shared.metadata), partition=partition_from_metadata(shared.metadata)
             )
-            yield become(known).send(RegistrationRequest(me.id)).spend("registrations")
+            yield become(known).send(Registration(me.id)).spend("registrations")
 
-    @on(RegistrationRequest)
-    def handle_unclean_shutdown(self, me: Controller, request: RegistrationRequest, shared: Shared) -> Steps:
+    @on(Registration)
+    def handle_unclean_shutdown(self, me: Controller, request: Registration, shared: Shared) -> Steps:
         """The controller fences the broker, and takes it out of the ISR and the leadership."""
         fenced = me.but(fenced=me.fenced | {request.source})
         yield self._decide(fenced, self._after_unclean_shutdown(fenced, request.source), shared).but(consumes=True)
@@ -259,7 +259,7 @@ class RegistersAfterUncleanShutdown(Recovery, variant="registrations"):
     def brokers_that_start_register(self, before: Broker, after: Broker, step: Step, shared: Shared) -> bool:
         """A stopped broker registers once, with its log, and the metadata up to its end (KIP-631; KIP-966)."""
         if step.spends != ("registrations",):
-            return not any(isinstance(one, RegistrationRequest) for one in step.sent)
+            return not any(isinstance(one, Registration) for one in step.sent)
         known = (after.cursor, after.partition) == (
             len(shared.metadata),
             expected_partition_from_metadata(shared.metadata),
@@ -267,11 +267,11 @@ class RegistersAfterUncleanShutdown(Recovery, variant="registrations"):
         started = not before.running and after.but(cursor=0, partition=before.partition) == before.but(
             running=True, cursor=0
         )
-        return started and known and step.sent == (RegistrationRequest(before.id),)
+        return started and known and step.sent == (Registration(before.id),)
 
     @step_invariant
     def unclean_brokers_leave_the_isr(
-        self, before: Controller, after: Controller, message: RegistrationRequest, step: Step
+        self, before: Controller, after: Controller, message: Registration, step: Step
     ) -> bool:
         """The registration is taken, and fences its broker, which leaves the ISR unless it is the last member."""
         gone, old, new = message.source, before.partition, after.partition

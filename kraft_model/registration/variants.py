@@ -221,7 +221,7 @@ class RegistersOnce(Registration, variant="registers-once"):
 # A report
 
 
-class SharedWithSessions(Shared):
+class Sessions(Shared):
     """The shared state with the fenced brokers, and those with a session of the active controller."""
 
     fenced: frozenset[ModelValue] = frozenset()
@@ -239,7 +239,7 @@ class SessionsTracked(Registration, variant="sessions-tracked"):
     def initial(self) -> Iterator[State]:
         for state in super().initial():
             known = {name: getattr(state.shared, name) for name in ("log", "committed", "active", "voters")}
-            yield self.start(state.replicas.values(), SharedWithSessions(**known, sessions=self.brokers))
+            yield self.start(state.replicas.values(), Sessions(**known, sessions=self.brokers))
 
     @projection
     def process(self, me: Record) -> int:
@@ -247,22 +247,22 @@ class SessionsTracked(Registration, variant="sessions-tracked"):
         return me.incarnation if isinstance(me, Broker) and me.running else 0
 
     @environment(reads=process)
-    def fence(self, shared: SharedWithSessions, process: Map[ModelValue | Name, int]) -> Steps:
+    def fence(self, shared: Sessions, process: Map[ModelValue | Name, int]) -> Steps:
         """The session of a registered process that has ended expires, and the active controller fences the broker."""
         known = self.image(shared).brokers
         for broker in ordered(shared.sessions if shared.active is not Nil.NIL else ()):
             if broker in known and process[broker] != known[broker].incarnation:
                 yield Step().put(fenced=shared.fenced | {broker}, sessions=shared.sessions - {broker})
 
-    def _elected(self, shared: SharedWithSessions, node: ModelValue, kept: int) -> Step:  # type: ignore[override]
+    def _elected(self, shared: Sessions, node: ModelValue, kept: int) -> Step:  # type: ignore[override]
         return super()._elected(shared, node, kept).put(sessions=self.brokers - self._left_out(shared))
 
-    def _left_out(self, shared: SharedWithSessions) -> frozenset[ModelValue]:
+    def _left_out(self, shared: Sessions) -> frozenset[ModelValue]:
         """Return the brokers without a session of a new active controller."""
         return shared.fenced
 
     @on(RegistrationRequest)
-    def handle_registration(self, me: Controller, request: RegistrationRequest, shared: SharedWithSessions) -> Steps:  # type: ignore[override]
+    def handle_registration(self, me: Controller, request: RegistrationRequest, shared: Sessions) -> Steps:  # type: ignore[override]
         is_active = me.running and shared.active == me.id
         if is_active and request.source in shared.sessions:
             yield consume(me).reply(response_to(request, Error.DUPLICATE_BROKER_REGISTRATION))
@@ -270,13 +270,13 @@ class SessionsTracked(Registration, variant="sessions-tracked"):
             yield from super().handle_registration(me, request, shared)
 
     @reachable(without=["Restart"])
-    def stopped_brokers_can_be_fenced(self, me: Broker, shared: SharedWithSessions) -> bool:
+    def stopped_brokers_can_be_fenced(self, me: Broker, shared: Sessions) -> bool:
         """A broker that has stopped can be fenced, without its restart (KIP-631, broker states)."""
         return me.running or me.id in shared.fenced
 
     @step_invariant
     def fenced_brokers_may_register(
-        self, before: Controller, message: RegistrationRequest, step: Step, shared: SharedWithSessions
+        self, before: Controller, message: RegistrationRequest, step: Step, shared: Sessions
     ) -> bool:
         """The active controller accepts the registration of a fenced broker: its session is over (KIP-631)."""
         answers = [one for one in step.sent if isinstance(one, RegistrationResponse)]
@@ -284,18 +284,18 @@ class SessionsTracked(Registration, variant="sessions-tracked"):
         return not rejected or message.source not in shared.fenced
 
     @invariant
-    def brokers_that_run_on_are_not_fenced(self, me: Broker, shared: SharedWithSessions) -> bool:
+    def brokers_that_run_on_are_not_fenced(self, me: Broker, shared: Sessions) -> bool:
         """A broker that has never stopped has its session (KIP-631, broker states)."""
         return not me.running or me.incarnation > 1 or me.id not in shared.fenced
 
     @invariant(reads=process)
-    def nobody_else_fences(self, shared: SharedWithSessions, process: Map[ModelValue | Name, int]) -> bool:
+    def nobody_else_fences(self, shared: Sessions, process: Map[ModelValue | Name, int]) -> bool:
         """Without an active controller no broker is fenced (KIP-631, "Fencing")."""
         return shared.active is not Nil.NIL or not list(self.fence(shared, process))
 
     @step_invariant
     def sessions_keep_others_out(
-        self, before: Controller, message: RegistrationRequest, step: Step, shared: SharedWithSessions
+        self, before: Controller, message: RegistrationRequest, step: Step, shared: Sessions
     ) -> bool:
         """The active controller, and no other, rejects a broker with a session (KIP-631, BrokerRegistration)."""
         error = Error.DUPLICATE_BROKER_REGISTRATION
@@ -307,12 +307,12 @@ class SessionsTracked(Registration, variant="sessions-tracked"):
 class NoBrokersTracked(SessionsTracked, variant="no-brokers-tracked"):
     """A new active controller tracks no broker, so one that has failed before is never fenced (KAFKA-18138)."""
 
-    def _left_out(self, shared: SharedWithSessions) -> frozenset[ModelValue]:
+    def _left_out(self, shared: Sessions) -> frozenset[ModelValue]:
         return self.brokers
 
 
 class FencedBrokersTracked(SessionsTracked, variant="fenced-brokers-tracked"):
     """A new active controller counts fenced brokers as having a session (KAFKA-19130)."""
 
-    def _left_out(self, shared: SharedWithSessions) -> frozenset[ModelValue]:
+    def _left_out(self, shared: Sessions) -> frozenset[ModelValue]:
         return frozenset()

@@ -23,12 +23,12 @@ from kraftcheck.kraft_model.quorum.records import (
     FetchRequest,
     FetchResponse,
     Key,
-    LeaderOfEpoch,
     Mode,
     Nil,
     Operation,
     Replica,
     Shared,
+    Term,
     Voter,
 )
 from kraftcheck.kraft_model.quorum.rules import epoch_start, matches_voter, replica_ended_by_exception
@@ -51,7 +51,7 @@ class KafkaServerState(NamedTuple):
     """The compared parts of a server: the fields of a listener and of snapshots, under the names of the model."""
 
     registered: bool
-    heard_of: LeaderOfEpoch | Nil
+    heard_of: Term | Nil
     claims: bool  # of a leader: whether its controller has learned that it leads
     snapshots: tuple[int, ...]
     told: tuple[int, int]  # the kraft.version that the client returns, and the high watermark of its log
@@ -346,7 +346,7 @@ class KafkaCluster:
 
     def _server(self, held: ReplicaLog, state: Json) -> KafkaServerState:
         leader, epoch = state.get("heardOf", (-1, 0))
-        heard = LeaderOfEpoch(epoch, self._hosts[leader]) if leader >= 0 else Nil.NIL
+        heard = Term(epoch, self._hosts[leader]) if leader >= 0 else Nil.NIL
         snapshots = tuple(held.count(end) for end in state.get("snapshots", ()))
         told = state.get("told", 0), held.count(state["logHigh"])
         delayed = tuple(state.get("delayed", ()))
@@ -521,7 +521,7 @@ def model_state_of(guess: State, cluster: KafkaCluster) -> State:
             replica_ended_by_exception(was) if kafka.mode is Mode.DOWN else _model_replica_of(was, kafka, delayed)
         )
         if kafka.mode is Mode.LEADER:
-            elected |= {LeaderOfEpoch(kafka.epoch, host)}
+            elected |= {Term(kafka.epoch, host)}
             if kafka.high_watermark > len(committed):
                 committed = kafka.log[: kafka.high_watermark]
     inboxes: dict[ModelValue, dict[Record, int]] = {}

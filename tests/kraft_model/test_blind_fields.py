@@ -31,10 +31,10 @@ EXPLAINED = {
     "dining-philosophers": {"Fork": OWN, "Philosopher.hungry": "temporal properties read it", "Philosopher.id": ID,
                             "Table": OWN},
     "eligible-leaders": {"AlterPartitionRequest": CONTENT, "AlterPartitionResponse": CONTENT, "Broker": OWN,
-                         "Controller": OWN, "FetchRequest": CONTENT, "FetchResponse": CONTENT, "Fetcher": OWN,
-                         "FollowerProgress": OWN, "History": "what may have been acknowledged",
-                         "KnownPartition": OWN, "PartitionChange": "two of its sets are compared",
-                         "PendingAlterPartition": OWN, "Position": OWN, "RegisteredBroker": OWN, "World": "counters"},
+                         "Change": "two of its sets are compared", "Controller": OWN, "FetchRequest": CONTENT,
+                         "FetchResponse": CONTENT, "Fetcher": OWN, "History": "what may have been acknowledged",
+                         "Known": OWN, "Pending": OWN, "Position": OWN, "Progress": OWN, "Registration": OWN,
+                         "World": "counters"},
     "ewd998": {"Node.active": "Safra's invariant allows it where the token may fail", "Node.colour": "as active",
                "Payload": ROUTE},
     "lamport-mutex": {"Acknowledge": ROUTE, "Release": ROUTE, "Request": CONTENT, "Process.acknowledged": OWN,
@@ -55,10 +55,10 @@ UNSEEN = {
     "Answered": ("busy", "mode", "subject", "version", "voters"),
     "Change": ("asked", "checked", "client"),
     "DescribeQuorumResponse": ("committed", "current", "epoch", "high_watermark", "observers", "source"),
-    "LeaderOfEpoch": ("epoch", "leader"),
     "Replica": ("ballot", "ended", "flushed", "joining", "watched"),
     "Shared": ("committed", "elected", "lost"),
-    "ToldOperation": ("about", "operation"),
+    "Term": ("epoch", "leader"),
+    "Told": ("about", "operation"),
 }
 """Fields of `quorum` that Kafka does not show, or that tell later what was so: walks beside Kafka compare none."""
 

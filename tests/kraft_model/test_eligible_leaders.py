@@ -18,9 +18,9 @@ from kraftcheck.spec.examples.eligible_leaders.records import (
     Fetcher,
     FetchRequest,
     FetchResponse,
-    FollowerProgress,
-    KnownPartition,
+    Known,
     Position,
+    Progress,
     RegistrationRequest,
     RegistrationResponse,
     Role,
@@ -106,7 +106,7 @@ def test_a_clean_shutdown_keeps_the_broker_epoch() -> None:
     assert isinstance(begun.me, Broker)
     (run,) = MODEL.receive_broker_reg_response(begun.me, RegistrationResponse(4, 4, 2, 2))
     assert isinstance(run.me, Broker)
-    assert (run.me.status, run.me.broker_epoch, run.me.cursor, run.me.known) == (Status.RUNNING, 4, 1, KnownPartition())
+    assert (run.me.status, run.me.broker_epoch, run.me.cursor, run.me.known) == (Status.RUNNING, 4, 1, Known())
 
 
 def test_only_current_unfenced_replicas_join_the_isr() -> None:
@@ -128,7 +128,7 @@ def test_only_current_unfenced_replicas_join_the_isr() -> None:
 
 def test_a_leader_proposes_followers_that_have_caught_up() -> None:
     _, _, world = start()
-    heard = broker(1).but(followers=broker(1).followers.put(3, FollowerProgress(1, 3)))
+    heard = broker(1).but(followers=broker(1).followers.put(3, Progress(1, 3)))
     step, *_ = MODEL.send_alter_partition_request(heard, world, whole(), Map({CONTROLLER: frozenset()}))
     (request,) = step.sent
     assert isinstance(request, AlterPartitionRequest)
@@ -152,7 +152,7 @@ def test_the_high_watermark_waits_for_an_isr_of_min_isr() -> None:
     few = leader.but(known=leader.known.but(isr=frozenset({1})))
     (step,) = MODEL.receive_fetch_request(few, fetch, world.but(history=past))
     assert put(step, "history").acknowledged == frozenset()
-    alone = broker(1).but(known=KnownPartition(frozenset({1}), frozenset({1}), 1, 1, 2))
+    alone = broker(1).but(known=Known(frozenset({1}), frozenset({1}), 1, 1, 2))
     assert not [*MODEL.write_record_to_leader(alone, world)]
 
 

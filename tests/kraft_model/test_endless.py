@@ -17,10 +17,10 @@ from kraftcheck.kraft_model.quorum.records import (
     Data,
     KRaftVersion,
     LeaderChange,
-    LeaderOfEpoch,
     Mode,
     Nil,
     Replica,
+    Term,
     Voters,
 )
 from kraftcheck.kraft_model.quorum.rules import permanently_down_replica
@@ -134,7 +134,7 @@ def test_fillers_that_no_offset_follows_are_dropped() -> None:
         return state.but(
             replicas=replicas,
             inboxes=type(state.inboxes)(),
-            shared=state.shared.but(committed=log, elected=frozenset({LeaderOfEpoch(3, one), LeaderOfEpoch(9, two)})),
+            shared=state.shared.but(committed=log, elected=frozenset({Term(3, one), Term(9, two)})),
         )
 
     form = protocol.relative_epochs(at(6))
@@ -142,7 +142,7 @@ def test_fillers_that_no_offset_follows_are_dropped() -> None:
     assert [batch.epoch for batch in kept.log] == [1, 2, 3]
     assert (kept.epoch, kept.high_watermark, kept.flushed) == (4, 3, 3)
     assert form.shared.committed == kept.log
-    assert form.shared.elected == frozenset({LeaderOfEpoch(4, two)})
+    assert form.shared.elected == frozenset({Term(4, two)})
     marked = protocol.relative_epochs(at(2)).replicas[one]
     assert ([batch.epoch for batch in marked.log], marked.high_watermark) == ([1, 2, 3, 4], 2)
     assert protocol.relative_epochs(form) == form
@@ -160,11 +160,11 @@ def test_messages_to_the_dead_and_leaders_of_the_past_are_forgotten() -> None:
     assert protocol.relative_epochs(later, None).shared.elected == frozenset()
     twice = later.but(
         shared=later.shared.but(
-            elected=frozenset({LeaderOfEpoch(1, one), LeaderOfEpoch(1, two), LeaderOfEpoch(2, two)})
+            elected=frozenset({Term(1, one), Term(1, two), Term(2, two)})
         )
     )
     assert protocol.relative_epochs(twice, None).shared.elected == frozenset(
-        {LeaderOfEpoch(1, one), LeaderOfEpoch(1, two)}
+        {Term(1, one), Term(1, two)}
     )
 
 

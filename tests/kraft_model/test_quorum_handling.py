@@ -16,7 +16,7 @@ from kraftcheck.kraft_model.quorum import Quorum
 from kraftcheck.kraft_model.quorum.records import (
     ADMIN,
     Admin,
-    AnswerGroup,
+    Answers,
     Batch,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -30,7 +30,7 @@ from kraftcheck.kraft_model.quorum.records import (
     LeaderChange,
     Mode,
     Nil,
-    PreVoteGroup,
+    PreVotes,
     Replica,
     Voter,
     VoteRequest,
@@ -490,12 +490,12 @@ def test_answers_to_a_state_that_is_left_are_dropped() -> None:
     asking, polling = follower(pending=BASE.fetch_from(follower(), N1, 1)), leader()
     told = BeginQuorumEpochRequest(2, Key(N3), N1, N3)
     for me, groups in (
-        (standing(), {AnswerGroup("vote", N3)}),
-        (prospective(), {AnswerGroup("pre-vote", N3)}),
-        (follower(N3, pending=BASE.fetch_from(follower(N3), N1, 1)), {AnswerGroup("fetch", N3)}),
-        (follower(N3, updating=True), {AnswerGroup("update", N3)}),
-        (replica(N3, Mode.LEADER, leader=N3), {AnswerGroup("leader", N3)}),
-        (replica(N3, Mode.RESIGNED, leader=N3), {AnswerGroup("leader", N3)}),
+        (standing(), {Answers("vote", N3)}),
+        (prospective(), {Answers("pre-vote", N3)}),
+        (follower(N3, pending=BASE.fetch_from(follower(N3), N1, 1)), {Answers("fetch", N3)}),
+        (follower(N3, updating=True), {Answers("update", N3)}),
+        (replica(N3, Mode.LEADER, leader=N3), {Answers("leader", N3)}),
+        (replica(N3, Mode.RESIGNED, leader=N3), {Answers("leader", N3)}),
         (replica(N3, Mode.UNATTACHED), set()),
     ):
         newer = told.but(epoch=me.epoch + 1)
@@ -503,10 +503,10 @@ def test_answers_to_a_state_that_is_left_are_dropped() -> None:
     for me in (asking, polling):
         stays = only(BASE.handle_vote_request(me, vote(pre_vote=True, voter=me.key, dest=me.id), QUIET))
         assert forgotten(stays) == set()
-        assert forgotten(only(BASE.restart(me, QUIET))) == {AnswerGroup("fetch" if me is asking else "leader", me.id)}
+        assert forgotten(only(BASE.restart(me, QUIET))) == {Answers("fetch" if me is asking else "leader", me.id)}
     early = quorum(LatePreVotes="FALSE")
     given_up = only(early.pre_vote_timeout(prospective()))
-    assert forgotten(given_up) == {AnswerGroup("pre-vote", N3), PreVoteGroup(N3, N1), PreVoteGroup(N3, N2)}
+    assert forgotten(given_up) == {Answers("pre-vote", N3), PreVotes(N3, N1), PreVotes(N3, N2)}
 
 
 def test_acknowledgements_without_an_error_stay_away_unless_answers_are_plain() -> None:

@@ -73,7 +73,7 @@ from kraftcheck.kraft_model.quorum.records import (
     QuorumEpochRequest,
     RemoveVoterRequest,
     Replica,
-    ToldOperation,
+    Told,
     UpdateVoterRequest,
     UpdateVoterResponse,
     Voter,
@@ -534,7 +534,7 @@ class MessageContracts(QuorumBase):
         if isinstance(message, DescribeQuorumResponse):
             return after == before.but(described=before.described | {message})
         about = message.about
-        what = ToldOperation(message.operation, about.subject if isinstance(about, Answered) else Nil.NIL)
+        what = Told(message.operation, about.subject if isinstance(about, Answered) else Nil.NIL)
         return after == before.but(told=before.told | {what})
 
     @step_invariant

@@ -29,7 +29,7 @@ from kraftcheck.kraft_model.quorum.records import (
     AddVoterRequest,
     AdminResponse,
     Answered,
-    AnswerGroup,
+    Answers,
     Batch,
     BeginQuorumEpochRequest,
     Change,
@@ -41,15 +41,15 @@ from kraftcheck.kraft_model.quorum.records import (
     Key,
     KRaftVersion,
     LeaderChange,
-    LeaderOfEpoch,
     LogRecord,
     Message,
     Mode,
     Nil,
-    PreVoteGroup,
+    PreVotes,
     RemoveVoterRequest,
     Replica,
     Shared,
+    Term,
     UpdateVoterRequest,
     UpdateVoterResponse,
     Voter,
@@ -169,17 +169,17 @@ class QuorumContracts(MessageContracts):
         expected = self.awaited_in_role(before) if is_new else set()
         asks = [m for m in step.sent if isinstance(m, FetchRequest | FetchSnapshotRequest)]
         if not isinstance(before.pending, Nil) and (is_new or asks or after.pending != before.pending):
-            expected.add(AnswerGroup("fetch", before.id))
+            expected.add(Answers("fetch", before.id))
         return {group for operation, group in step.sends if operation == "forget"} == expected
 
     def awaited_in_role(self, me: Replica) -> set[Record]:
         """Return the message groups to drop when a replica leaves its role, since only that role awaits them."""
         groups: set[Record] = set()
         if me.mode in RESPONSE_KIND_BY_MODE:
-            groups.add(AnswerGroup(RESPONSE_KIND_BY_MODE[me.mode], me.id))
+            groups.add(Answers(RESPONSE_KIND_BY_MODE[me.mode], me.id))
         if me.mode is Mode.PROSPECTIVE and not self.late_pre_votes:
-            groups |= {PreVoteGroup(me.id, key.id) for key in endpoints_of_other_voters(me)}
-        return groups | {AnswerGroup("update", me.id)} if me.updating else groups
+            groups |= {PreVotes(me.id, key.id) for key in endpoints_of_other_voters(me)}
+        return groups | {Answers("update", me.id)} if me.updating else groups
 
     # Responses to clients
 
@@ -301,7 +301,7 @@ class QuorumContracts(MessageContracts):
             Batch(after.epoch, (LeaderChange(before.id), *voters_records_due_at_election(before, after))),
         )
         opened = (after.log, after.flushed, after.leader) == (log, len(log), before.id)
-        return opened and elected == shared.elected | {LeaderOfEpoch(after.epoch, before.id)}
+        return opened and elected == shared.elected | {Term(after.epoch, before.id)}
 
     @step_invariant
     def leaders_commit_what_most_hold(self, before: Replica, after: Replica, step: Step, shared: Shared) -> bool:

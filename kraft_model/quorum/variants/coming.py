@@ -51,7 +51,7 @@ from kraftcheck.spec import (
 from kraftcheck.spec.language.semantics import Take, scenario, take
 
 
-class SharedWithRemovalRequests(Shared):
+class RemovalRequests(Shared):
     """The shared state with the voters that an administrator has asked to remove, and whose answer is outstanding."""
 
     asked: frozenset[Key] = frozenset()
@@ -64,16 +64,16 @@ class RemovedLater(Quorum, variant="removed-later"):
     """
 
     configuration = "coming.removed-by-controller-id"
-    shared_type = SharedWithRemovalRequests
+    shared_type = RemovalRequests
 
     @environment
-    def decide_removal(self, shared: SharedWithRemovalRequests) -> Steps:
+    def decide_removal(self, shared: RemovalRequests) -> Steps:
         """An administrator decides to remove an initial voter."""
         for host in ordered(self.initial_voters):
             yield Step().put(asked=shared.asked | {Key(host)}).spend("removed_voters")
 
     @internal
-    def remove_voter(self, me: Replica, shared: SharedWithRemovalRequests) -> Steps:  # type: ignore[override] # it reads no peers
+    def remove_voter(self, me: Replica, shared: RemovalRequests) -> Steps:  # type: ignore[override] # it reads no peers
         """A leader accepts an administrator's RemoveVoter (KIP-853, "RemoveVoter")."""
         for key in ordered(shared.asked):
             outcome = self.begin_removing(me, key, ADMIN)

@@ -16,7 +16,7 @@ from kraftcheck.kraft_model.quorum.records import (
     ADMIN,
     AddVoterRequest,
     AdminResponse,
-    AnswerGroup,
+    Answers,
     DiskReplica,
     Error,
     FetchRequest,
@@ -228,7 +228,7 @@ class OneRequestAtATime(Quorum):
         return super().dropped_with_mode(me.but(updating=False))
 
     def responses_to_pending(self, me: Replica) -> list[Record]:
-        return [AnswerGroup("update" if isinstance(me.pending, UpdateVoterRequest) else "fetch", me.id)]
+        return [Answers("update" if isinstance(me.pending, UpdateVoterRequest) else "fetch", me.id)]
 
     def handle_update_voter_response(self, me: Replica, response: UpdateVoterResponse, shared: Shared) -> Steps:
         """A response to UpdateVoter without an error also counts as a successful fetch from this leader.

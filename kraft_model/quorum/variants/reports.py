@@ -22,13 +22,13 @@ from kraftcheck.kraft_model.quorum.records import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     Key,
-    LeaderOfEpoch,
     Mode,
     Nil,
     Operation,
     Position,
     Replica,
     Shared,
+    Term,
     Voter,
 )
 from kraftcheck.kraft_model.quorum.rules import VoterSet, epoch_start, last_kraft_version, replica_keys
@@ -204,7 +204,7 @@ class Report(Record):
     high_watermark: int
 
 
-class SharedWithReports(Shared):
+class Reports(Shared):
     """The shared state with the reported versions; history, for properties only."""
 
     reports: frozenset[Report] = frozenset()
@@ -214,12 +214,12 @@ class FinalizedVersionReports(Quorum, variant="features"):
     """A replica with a high watermark reports the kraft.version of its committed log (KIP-584; KAFKA-19998)."""
 
     configuration = "report.features"
-    shared_type = SharedWithReports
+    shared_type = Reports
     report_type = Report
     feature_descriptions: int = bound("MaxFeatureDescriptions", default=0)
 
     @internal
-    def describe_features(self, me: Replica, shared: SharedWithReports) -> Steps:
+    def describe_features(self, me: Replica, shared: Reports) -> Steps:
         """An administrator asks a replica for the finalized kraft.version."""
         version = self.finalized_version(me)
         if me.mode not in ENDED_MODES and version is not None:
@@ -235,7 +235,7 @@ class FinalizedVersionReports(Quorum, variant="features"):
         return self.with_log(me, known, flushes=False).version if known else None
 
     @invariant
-    def finalized_is_committed(self, shared: SharedWithReports) -> bool:
+    def finalized_is_committed(self, shared: Reports) -> bool:
         """A kraft.version reported as finalized is that of the log committed at that time (KIP-584; KIP-853)."""
         known = {report: shared.committed[: report.high_watermark] for report in shared.reports}
         return all(
@@ -243,7 +243,7 @@ class FinalizedVersionReports(Quorum, variant="features"):
         )
 
     @step_invariant
-    def descriptions_are_reported(self, before: Replica, step: Step, shared: SharedWithReports) -> bool:
+    def descriptions_are_reported(self, before: Replica, step: Step, shared: Reports) -> bool:
         """A question for the finalized version is answered with that of the log up to the high watermark (KIP-584)."""
         told = dict(step.puts).get("reports", shared.reports)
         due = {
@@ -310,7 +310,7 @@ class ReplicaWithListener(Replica):
     """A replica with a listener: whether it is registered, and the last leader that it learned of."""
 
     registered: bool = False
-    heard_of: LeaderOfEpoch | Nil = Nil.NIL
+    heard_of: Term | Nil = Nil.NIL
 
 
 class QuorumWithListeners(Quorum, variant="listeners"):
@@ -333,10 +333,10 @@ class QuorumWithListeners(Quorum, variant="listeners"):
     def notifies(self, me: Replica) -> Replica:
         return me.but(heard_of=self.known(me))
 
-    def known(self, me: Replica) -> LeaderOfEpoch | Nil:
+    def known(self, me: Replica) -> Term | Nil:
         if isinstance(me.leader, Nil) or (me.mode is Mode.RESIGNED and self.hides_resigned()):
             return Nil.NIL
-        return LeaderOfEpoch(me.epoch, me.leader)
+        return Term(me.epoch, me.leader)
 
     def hides_resigned(self) -> bool:
         return True
@@ -358,8 +358,8 @@ class QuorumWithListeners(Quorum, variant="listeners"):
         KIP-595, `handleLeaderChange` of a listener; KAFKA-16286, KAFKA-17333.
         """
         if me.registered and me.mode is Mode.FOLLOWER:
-            return isinstance(me.leader, ModelValue) and me.heard_of == LeaderOfEpoch(me.epoch, me.leader)
-        return me.mode is Mode.LEADER or me.heard_of != LeaderOfEpoch(me.epoch, me.id)
+            return isinstance(me.leader, ModelValue) and me.heard_of == Term(me.epoch, me.leader)
+        return me.mode is Mode.LEADER or me.heard_of != Term(me.epoch, me.id)
 
     @step_invariant
     def listeners_register_once(self, before: ReplicaWithListener, after: ReplicaWithListener, step: Step) -> bool:

@@ -18,11 +18,11 @@ from kraftcheck.kraft_model.quorum.records import (
     FetchRequest,
     FetchResponse,
     FetchSnapshotResponse,
-    LeaderOfEpoch,
     Mode,
     Nil,
     Replica,
     Shared,
+    Term,
 )
 from kraftcheck.kraft_model.quorum.variants.controllers import ControllerReplica, QuorumWithControllers
 from kraftcheck.kraft_model.quorum.variants.reports import (
@@ -240,7 +240,7 @@ class ListenersLearnByEpoch(QuorumWithListeners):
         assert isinstance(me, ReplicaWithListener)
         if me.mode is Mode.LEADER and not self.is_established(me):
             return me
-        is_new = not isinstance(me.heard_of, LeaderOfEpoch) or me.heard_of.epoch < me.epoch
+        is_new = not isinstance(me.heard_of, Term) or me.heard_of.epoch < me.epoch
         return super().notifies(me) if is_new else me
 
     def taken(

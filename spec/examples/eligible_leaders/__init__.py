@@ -29,13 +29,13 @@ from kraftcheck.spec.examples.eligible_leaders.records import (
     Fetcher,
     FetchRequest,
     FetchResponse,
-    FollowerProgress,
     History,
     Inbox,
-    KnownPartition,
+    Known,
     Members,
-    PendingAlterPartition,
+    Pending,
     Position,
+    Progress,
     RegistrationRequest,
     RegistrationResponse,
     Role,
@@ -98,7 +98,7 @@ class EligibleLeaders(EligibleController):
             now = now.but(high_watermark=mark, consumed=now.consumed + read)
         return me.but(high_watermark=mark), now
 
-    def _learned(self, me: Broker, past: History, now: KnownPartition) -> tuple[Broker, History]:
+    def _learned(self, me: Broker, past: History, now: Known) -> tuple[Broker, History]:
         """Return a leader once it knows a partition state."""
         mark = highest_offset_held_by_members(me, now.maximal_isr, me.end) + 1
         good = len(now.maximal_isr) >= self.min_isr
@@ -121,7 +121,7 @@ class EligibleLeaders(EligibleController):
         """A broker runs, with the metadata up to its registration, and without the last record."""
         if me.status is Status.STARTING and not me.registered and me.incarnation == response.incarnation:
             running = me.but(status=Status.RUNNING, broker_epoch=response.broker_epoch, registered=True)
-            yield consume(running.but(cursor=max(0, response.metadata_end - 1), known=KnownPartition()))
+            yield consume(running.but(cursor=max(0, response.metadata_end - 1), known=Known()))
 
     def _shut_down(self, me: Broker, shared: World, whole: ReplicasById, stopped: Broker) -> Steps:
         """Yield the steps in which a broker stops, its fetch sessions end, and the controller fences it."""
@@ -134,7 +134,7 @@ class EligibleLeaders(EligibleController):
             role=None,
             fetchers=Map((peer, Fetcher()) for peer in me.fetchers),
             followers=self._unknown(me.id),
-            pending=PendingAlterPartition(),
+            pending=Pending(),
             floor=0,
         )
         step = become(after)
@@ -182,7 +182,7 @@ class EligibleLeaders(EligibleController):
                 else:
                     yield become(told)
 
-    def _told(self, me: Broker, past: History, now: KnownPartition) -> tuple[Broker, History]:
+    def _told(self, me: Broker, past: History, now: Known) -> tuple[Broker, History]:
         """Return a broker once it knows a newer partition state from a record."""
         idle = Map((peer, one.but(position=None, delayed=False)) for peer, one in me.fetchers.items())
         if now.leader != me.id:
@@ -190,15 +190,15 @@ class EligibleLeaders(EligibleController):
         after, history = self._learned(me, past, now)
         if me.known.leader == me.id and now.leader_epoch == me.known.leader_epoch:
             answered = now.partition_epoch >= me.pending.partition_epoch
-            return after.but(pending=PendingAlterPartition() if answered else me.pending), history
+            return after.but(pending=Pending() if answered else me.pending), history
         kept = {peer for peer in now.isr if me.role is Role.LEADER}
-        followers = Map((peer, one if peer in kept else FollowerProgress()) for peer, one in me.followers.items())
+        followers = Map((peer, one if peer in kept else Progress()) for peer, one in me.followers.items())
         elected = after.but(
-            role=Role.LEADER, epoch_start=me.end, followers=followers, pending=PendingAlterPartition(), fetchers=idle
+            role=Role.LEADER, epoch_start=me.end, followers=followers, pending=Pending(), fetchers=idle
         )
         return elected, history
 
-    def _renounced(self, me: Broker, now: KnownPartition, idle: Map[int, Fetcher]) -> Broker:
+    def _renounced(self, me: Broker, now: Known, idle: Map[int, Fetcher]) -> Broker:
         """Return a broker that does not lead, and fetches from the leader, if there is one."""
         fetchers = idle
         if now.leader != NOBODY:
@@ -209,7 +209,7 @@ class EligibleLeaders(EligibleController):
             fetchers=fetchers,
             followers=self._unknown(me.id),
             epoch_start=0,
-            pending=PendingAlterPartition(),
+            pending=Pending(),
             floor=0,
         )
 
@@ -235,7 +235,7 @@ class EligibleLeaders(EligibleController):
             repeated = request in asked[CONTROLLER]
             if repeated and self._alter_error(controller, request, shared.metadata[-1]):
                 continue
-            pending = PendingAlterPartition(me.known.partition_epoch + 1, request)
+            pending = Pending(me.known.partition_epoch + 1, request)
             after = me.but(known=me.known.but(maximal_isr=proposed | me.known.isr), pending=pending)
             yield become(after).send(request).spend(*["shrinks"] * slow)
 
@@ -265,9 +265,9 @@ class EligibleLeaders(EligibleController):
             if not newer or response.leader_epoch != me.known.leader_epoch:
                 return
             isr = response.isr
-            now = KnownPartition(isr, isr, response.leader, response.leader_epoch, response.partition_epoch)
+            now = Known(isr, isr, response.leader, response.leader_epoch, response.partition_epoch)
         after, history = self._learned(me, shared.history, now)
-        yield consume(after.but(pending=PendingAlterPartition())).put(history=history)
+        yield consume(after.but(pending=Pending())).put(history=history)
 
     # Replication
 
@@ -280,7 +280,7 @@ class EligibleLeaders(EligibleController):
             return
         to, position = whole[leader], fetcher.position
         assert isinstance(to, Broker)
-        told = FollowerProgress(me.end, me.broker_epoch)
+        told = Progress(me.end, me.broker_epoch)
         if (to.end, to.high_watermark, to.followers[me.id]) == (me.end, me.high_watermark, told):
             return
         after = me.but(fetchers=me.fetchers.put(leader, fetcher.but(pending=True, delayed=False)))
@@ -303,7 +303,7 @@ class EligibleLeaders(EligibleController):
         if last.epoch < request.last_epoch or last.offset < request.offset:
             yield become(me).reply(answer.but(diverging=last))
             return
-        followers = me.followers.put(request.source, FollowerProgress(request.offset, request.broker_epoch))
+        followers = me.followers.put(request.source, Progress(request.offset, request.broker_epoch))
         heard = me.but(followers=followers)
         mark = highest_offset_held_by_members(heard, me.known.maximal_isr, me.end) + 1
         after, history = self._advanced(heard, shared.history, mark, me.known.isr)

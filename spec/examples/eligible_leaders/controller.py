@@ -24,16 +24,16 @@ from kraftcheck.spec.examples.eligible_leaders.records import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     Broker,
+    Change,
     Controller,
     Error,
     Fetcher,
     FetchSessionNetwork,
-    FollowerProgress,
-    KnownPartition,
+    Known,
     Members,
-    PartitionChange,
     Position,
-    RegisteredBroker,
+    Progress,
+    Registration,
     RegistrationRequest,
     RegistrationResponse,
     Role,
@@ -45,9 +45,9 @@ from kraftcheck.spec.examples.eligible_leaders.records import (
 ReplicasById = Map[int, Record]
 
 
-def broker_view_after_change(change: PartitionChange) -> KnownPartition:
+def broker_view_after_change(change: Change) -> Known:
     """Return the partition as a broker knows it after a record."""
-    return KnownPartition(change.isr, change.isr, change.leader, change.leader_epoch, change.partition_epoch)
+    return Known(change.isr, change.isr, change.leader, change.leader_epoch, change.partition_epoch)
 
 
 class EligibleController(Protocol):
@@ -73,8 +73,8 @@ class EligibleController(Protocol):
         """Yield the initial state: broker 1 leads; brokers beyond the ISR are fenced, and know an older partition."""
         brokers = range(1, self.broker_count + 1)
         isr = frozenset(brokers[: self.isr_size])
-        created = PartitionChange(isr, frozenset(), frozenset(), 1, 1, 1 if len(isr) == len(brokers) else 2)
-        older = KnownPartition(frozenset(brokers), frozenset(brokers), 1, 1, 1)
+        created = Change(isr, frozenset(), frozenset(), 1, 1, 1 if len(isr) == len(brokers) else 2)
+        older = Known(frozenset(brokers), frozenset(brokers), 1, 1, 1)
         replicas = [
             Broker(
                 id=one,
@@ -89,11 +89,11 @@ class EligibleController(Protocol):
             )
             for one in brokers
         ]
-        controller = Controller(Map((one, RegisteredBroker(one not in isr, one, one)) for one in brokers))
+        controller = Controller(Map((one, Registration(one not in isr, one, one)) for one in brokers))
         yield self.start([controller, *replicas], World((created,), len(brokers), len(brokers) + 1))
 
-    def _unknown(self, broker: int) -> Map[int, FollowerProgress]:
-        return Map((peer, FollowerProgress()) for peer in range(1, self.broker_count + 1) if peer != broker)
+    def _unknown(self, broker: int) -> Map[int, Progress]:
+        return Map((peer, Progress()) for peer in range(1, self.broker_count + 1) if peer != broker)
 
     @projection
     def whole(self, me: Record) -> Record:
@@ -102,20 +102,20 @@ class EligibleController(Protocol):
 
     # The controller
 
-    def _elr(self, before: PartitionChange, isr: Members) -> Members:
+    def _elr(self, before: Change, isr: Members) -> Members:
         """Return the eligible leader replicas for a proposed ISR."""
         return frozenset() if len(isr) >= self.min_isr else before.elr | (before.isr - isr)
 
-    def _change(self, before: PartitionChange, leader: int, isr: Members, elr: Members) -> PartitionChange:
+    def _change(self, before: Change, leader: int, isr: Members, elr: Members) -> Change:
         """Return the record of a change; a new leader, or the loss of one, begins a leader epoch."""
         gone = before.elr - elr
         last = frozenset() if len(isr) >= self.min_isr else before.last_known_elr | gone
         epoch = before.leader_epoch + 1
-        return PartitionChange(isr, elr, last, leader, epoch, before.partition_epoch + 1)
+        return Change(isr, elr, last, leader, epoch, before.partition_epoch + 1)
 
     def _changes(
-        self, before: PartitionChange, isr: Members, elr: Members, unfenced: Members
-    ) -> Iterator[tuple[PartitionChange, ...]]:
+        self, before: Change, isr: Members, elr: Members, unfenced: Members
+    ) -> Iterator[tuple[Change, ...]]:
         """Yield the records, at most one each, with which the controller may follow a change of brokers."""
         electable = elr & unfenced
         if before.leader in isr or (before.leader == NOBODY and not isr and not electable):
@@ -131,12 +131,12 @@ class EligibleController(Protocol):
         else:
             yield (self._change(before, NOBODY, isr, elr),)
 
-    def _fenced(self, me: Controller, broker: int, before: PartitionChange) -> Iterator[tuple[PartitionChange, ...]]:
+    def _fenced(self, me: Controller, broker: int, before: Change) -> Iterator[tuple[Change, ...]]:
         """Yield the records after a broker is fenced: it leaves the ISR, which may become empty."""
         isr = before.isr - {broker}
         yield from self._changes(before, isr, self._elr(before, isr), me.unfenced - {broker})
 
-    def _unfenced(self, me: Controller, broker: int, before: PartitionChange) -> Iterator[tuple[PartitionChange, ...]]:
+    def _unfenced(self, me: Controller, broker: int, before: Change) -> Iterator[tuple[Change, ...]]:
         """Yield the records after a broker is unfenced: an eligible one leads a partition without a leader."""
         if before.leader == NOBODY:
             yield from self._changes(before, before.isr, before.elr, me.unfenced | {broker})
@@ -171,14 +171,14 @@ class EligibleController(Protocol):
         if not registered.fenced and registered.incarnation != request.incarnation:
             return
         epoch = shared.broker_epochs + 1
-        after = me.but(registrations=me.registrations.put(broker, RegisteredBroker(False, epoch, request.incarnation)))
+        after = me.but(registrations=me.registrations.put(broker, Registration(False, epoch, request.incarnation)))
         left = {broker} if self._is_unclean(request) else set[int]()
         unclean = self._changes(before, before.isr - left, before.elr - left, me.unfenced | {broker})
         answer = RegistrationResponse(epoch, request.incarnation, len(shared.metadata), broker)
         for records in unclean if left else self._unfenced(me, broker, before):
             yield become(after).put(metadata=shared.metadata + records, broker_epochs=epoch).reply(answer)
 
-    def _alter_error(self, me: Controller, request: AlterPartitionRequest, before: PartitionChange) -> Error | None:
+    def _alter_error(self, me: Controller, request: AlterPartitionRequest, before: Change) -> Error | None:
         """Return the error for AlterPartition, if any."""
         asked = (request.source, request.broker_epoch, request.partition_epoch)
         if asked != (before.leader, me.registrations[request.source].broker_epoch, before.partition_epoch):

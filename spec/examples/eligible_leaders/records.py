@@ -41,7 +41,7 @@ class Error(enum.Enum):
     NOT_LEADER_OR_FOLLOWER = "NotLeaderOrFollower"
 
 
-class PartitionChange(Record):
+class Change(Record):
     """PartitionChangeRecord, with all fields of the partition."""
 
     isr: Members
@@ -161,7 +161,7 @@ class FetchSessionNetwork(MessageSetWithMemory):
 # Processes
 
 
-class RegisteredBroker(Record):
+class Registration(Record):
     """A broker's registration at the controller."""
 
     fenced: bool
@@ -172,7 +172,7 @@ class RegisteredBroker(Record):
 class Controller(Record):
     """The controller; the partition's state is the last record of the metadata log."""
 
-    registrations: Map[int, RegisteredBroker]
+    registrations: Map[int, Registration]
     id: int = CONTROLLER
 
     @property
@@ -185,7 +185,7 @@ class Controller(Record):
         return self.but(registrations=self.registrations.put(broker, self.registrations[broker].but(fenced=fenced)))
 
 
-class KnownPartition(Record):
+class Known(Record):
     """The partition as a broker knows it; leader epoch 0 if it knows nothing."""
 
     isr: Members = frozenset()
@@ -203,14 +203,14 @@ class Fetcher(Record):
     pending: bool = False
 
 
-class FollowerProgress(Record):
+class Progress(Record):
     """The progress of a follower as its leader knows it: its log end, 0 if unknown, and its broker epoch."""
 
     end: int = 0
     broker_epoch: int = 0
 
 
-class PendingAlterPartition(Record):
+class Pending(Record):
     """The pending AlterPartition request, and the partition epoch that it leads to."""
 
     partition_epoch: int = 0
@@ -224,16 +224,16 @@ class Broker(Record):
     broker_epoch: int
     incarnation: int
     fetchers: Map[int, Fetcher]
-    followers: Map[int, FollowerProgress]
+    followers: Map[int, Progress]
     cursor: int
-    known: KnownPartition
+    known: Known
     status: Status = Status.RUNNING
     registered: bool = True
     role: Role | None = None
     log: tuple[Entry, ...] = ()
     high_watermark: int = 1
     epoch_start: int = 0  # leader: the log end at its election
-    pending: PendingAlterPartition = PendingAlterPartition()
+    pending: Pending = Pending()
     floor: int = 0  # leader: the lowest offset that it has written in an unbroken row of its epochs
 
     @property
@@ -265,7 +265,7 @@ class History(Record):
 class World(Record):
     """The metadata log, the last broker epoch, the next incarnation, and the history."""
 
-    metadata: tuple[PartitionChange, ...]
+    metadata: tuple[Change, ...]
     broker_epochs: int
     incarnations: int
     history: History = History()
