@@ -67,6 +67,7 @@ def test_each_command_of_the_table_runs(named: str, command: str, code: int, fol
     assert done.code == code, done
 
 
+@pytest.mark.slow
 def test_explore_runs_until_it_is_interrupted() -> None:
     assert {*RUNS, "explore MODEL"} == set(TABLE)
     process = start("explore", "lock-service", "--no-browser")

@@ -42,6 +42,7 @@ def scaled_back(least: Any, capacity: Any) -> Any:
     return ceil_divide(least, capacity)
 
 
+@pytest.mark.slow
 @given(st.integers(0, (1 << HOME_BITS) - 1), st.integers(1, (1 << 30) - 1))
 def test_what_is_scaled_follows_from_its_home_and_the_upper_bits_of_its_rest(number: int, capacity: int) -> None:
     scale = capacity.bit_length() - 1
@@ -75,6 +76,7 @@ def packed_and_changed(widths: Any, before: Any, after: Any, words: Any, found: 
         position += widths[f]
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(1, 31), st.integers(0), st.integers(0)), min_size=1, max_size=12))
 def test_fields_hold_what_they_are_changed_to(fields: list[tuple[int, int, int]]) -> None:
     widths = np.array([width for width, _, _ in fields], np.int64)

@@ -72,6 +72,7 @@ NUMBERS = st.one_of(st.integers(0, 3), st.integers(0, (1 << 31) - 1))
 OTHERS = st.one_of(st.integers(0, 40), st.integers(0, (1 << GROUPED_KEY_SECOND_BITS) - 2))
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(NUMBERS, OTHERS, st.integers(-3, 1 << 40)), max_size=300), st.sampled_from((16, 64, 1024)))
 def test_holds_what_a_dict_holds(entered: list[tuple[int, int, int]], size: int) -> None:
     pairs, expected = filled(entered, size)

@@ -152,6 +152,7 @@ def test_a_start_that_does_not_map(engine: str, search: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("protocol", [Refining, Hasty])
 @pytest.mark.parametrize("flat", [False, True])

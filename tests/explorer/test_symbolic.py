@@ -26,11 +26,13 @@ from tests.support.tlc import bound, expected
 pytestmark = pytest.mark.kernel
 
 
+@pytest.mark.slow
 def test_random_protocols() -> None:
     seen = agree(2)
     assert seen == {"run": 2}
 
 
+@pytest.mark.slow
 def test_what_is_learned_in_a_level_is_not_forgotten_in_the_next() -> None:
     """Here a breadth-first search that kept products of the level before missed states."""
     assert agree(1, 1_133) == {"run": 1}
@@ -94,6 +96,7 @@ def test_counts_of_tlc(name: str, order: str) -> None:
     assert result.depth == (theirs["depth"] if order == Search.BFS else None)
 
 
+@pytest.mark.slow
 def test_successors_that_are_there_make_no_nodes() -> None:
     """Made as sets of their own they were 11 nodes for each node of the result."""
     protocol = bound("counts/two-voters-two-elections").protocol
@@ -130,6 +133,7 @@ def test_handlers_that_read_what_others_hold(model: str, states: int) -> None:
     assert explore(given.protocol, SearchRequest(search="saturation", deadlock=False)).distinct_states == states
 
 
+@pytest.mark.slow
 def test_garbage_collection_keeps_sets() -> None:
     store = DiagramStore(3, 1 << 26, lambda kind, a, b: 0 if kind == CALL_AT_TICK else -1)
     random = Random(1)

@@ -45,6 +45,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return times
 
 
+@pytest.mark.slow
 def test_garbage_that_is_collected_within_saturation_changes_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
     times = counted(monkeypatch)
     result = explore(

@@ -153,6 +153,7 @@ def check_walks(
     assert result.complete is False
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("constraints", "action_constraints"),
@@ -219,6 +220,7 @@ def test_every_successor_is_as_likely_as_any_other(constrained) -> None:
         assert sum((steps[state] - n) ** 2 / n for state, n in expected.items()) < 25  # chi-square, at most 5 degrees
 
 
+@pytest.mark.slow
 def test_the_first_violation_ends_it() -> None:
     protocol = Wander()
     for name in ("NeverHeardFour", "NeverApart", "NoJumpFromTwo"):
@@ -312,6 +314,7 @@ def test_limits_and_interrupts() -> None:
     assert (caught.value.result.verdict, caught.value.result.complete) == (Verdict.INCOMPLETE, False)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("network", [MessageSet(), MessageSet(keeps=True), Bag(loses=True), Channels()])
 def test_every_network(network) -> None:

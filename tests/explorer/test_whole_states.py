@@ -543,6 +543,7 @@ def test_guards_are_evaluated_without_replicas(tmp_path: Path) -> None:
             load(f"{file}:Late").check(engine=engine, deadlock=False)
 
 
+@pytest.mark.slow
 def test_a_chain_of_variables_takes_no_time(tmp_path: Path) -> None:
     lines = ["x0 = state.shared.time", *(f"x{n} = x{n - 1} + x{n - 1}" for n in range(1, 40))]
     body = f"\n{' ' * 8}".join([*lines, "return all(r.done < 3 + x39 for r in state.replicas.values())"])

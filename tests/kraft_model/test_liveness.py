@@ -40,6 +40,7 @@ def checked(model: str, config: str, variant: str | None, *, compiled: bool, onl
     return (tables if compiled else reference).explore(given.protocol, options)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("one", marked(FAULTS + FINDINGS))
 def test_what_never_happens_is_found(one: Live) -> None:

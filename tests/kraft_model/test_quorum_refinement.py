@@ -82,6 +82,7 @@ def test_what_is_committed_is_a_log_that_only_grows(engine: str, search: str) ->
     assert (result.verdict, result.distinct_states) == (Verdict.OK, 38_971)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize(("engine", "search"), [*ORDERS, ("reference", "bfs")])
 def test_a_mapping_to_what_is_not_committed(engine: str, search: str) -> None:

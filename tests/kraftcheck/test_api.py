@@ -430,6 +430,7 @@ def test_a_report_that_cannot_be_written_is_an_input_error() -> None:
         write_report(Factory(), Result(), "nodir/x.html")
 
 
+@pytest.mark.slow
 def test_numbers_names_and_files_of_other_types_are_taken() -> None:
     result = check(
         Factory(), properties=(name for name in ["FewJobs"]), deadlock=False, time_limit=5, max_states=np.int64(100),

@@ -65,6 +65,7 @@ def test_deadlock_is_found_where_tlc_finds_it(run, tmp_path) -> None:
     assert (found["trace_length"], found["depth"]) == (5, 6)
 
 
+@pytest.mark.slow
 def test_depth_first_search_meets_the_same_states(run, tmp_path) -> None:
     config = COUNTS / "two-voters.cfg"
     wide = result_of(run, "reconfig", "--config", config, code=0, tmp_path=tmp_path)
@@ -125,6 +126,7 @@ def test_limits(run, tmp_path, limit, states) -> None:
     assert found["distinct_states"] <= states
 
 
+@pytest.mark.slow
 def test_time_limit(run, tmp_path) -> None:
     began = time.process_time()  # whatever else the machine does
     found = result_of(run, "reconfig", "--config", "large", "--time-limit", "0.3", code=20, tmp_path=tmp_path)

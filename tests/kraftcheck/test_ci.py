@@ -109,6 +109,7 @@ def test_why_a_step_property_a_deadlock_and_a_trap_are_violated(run: Run, tmp_pa
     assert trace["why"] == {"says": "every state has a successor", "false_of": {}, "because": [], "place": None}
 
 
+@pytest.mark.slow
 def test_json_on_standard_output() -> None:
     command = [sys.executable, "-m", "kraftcheck", *BROKEN, "--json", "-"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -563,6 +564,7 @@ def test_a_violation_has_the_same_counts_before_the_kernel_is_compiled(
     assert counts(compiled=False) == counts(compiled=True)
 
 
+@pytest.mark.slow
 def test_a_small_search_imports_no_compiler() -> None:
     def ran(*words: str) -> str:
         code = (

@@ -151,6 +151,7 @@ def configurations(run, tmp_path: Path, *arguments: object, code: int) -> set[st
     return {told, json.loads(path.read_text())["configuration"]}
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("command", [("check",), ("simulate", "--runs", "200")])
 def test_every_command_takes_the_configuration_that_the_class_names(run, changed, tmp_path, command) -> None:

@@ -48,6 +48,7 @@ def test_the_labelled_steps_are_those_of_tlc(run, tmp_path, model: str) -> None:
         assert found["actions"]["theirs"] == {name: n for name, n in found["actions"]["ours"].items() if n}
 
 
+@pytest.mark.slow
 def test_a_fault_is_traced_to_its_step(run, tmp_path) -> None:
     variant = ("--variant", "votes-without-log-comparison")
     outcome, found = crosschecked(run, tmp_path, DUMPS / "two-voters.dot.gz", *variant)
@@ -130,6 +131,7 @@ def test_changed_labels_steps_and_initial_states(run, tmp_path) -> None:
     assert (outcome.code, found["edges"]["initial_states_equal"]) == (1, False)
 
 
+@pytest.mark.slow
 def test_a_graph_without_labels(run, tmp_path) -> None:
     text = re.sub(r"(?m)^(-?\d+ -> -?\d+) \[label=.*", r"\1;", text_of("dumps/two-voters.dot"))
     (tmp_path / "plain.dot").write_text(text)
@@ -168,6 +170,7 @@ def test_labels_that_name_the_next_state_relation(run, tmp_path, name: str) -> N
     assert (outcome.code, "Magic: no action of Reconfig; --unlabelled" in outcome.out) == (1, True)
 
 
+@pytest.mark.slow
 def test_labels_that_are_the_names_of_methods(run, tmp_path) -> None:
     text = text_of("dumps/two-voters.dot").replace('label="BecomeLeader', 'label="become_leader')
     (tmp_path / "methods.dot").write_text(text)

@@ -348,6 +348,7 @@ def test_the_time_limit_ends_an_endless_call(tmp_path: Path, at: str, command: s
     assert "stopped at --time-limit" in printed
 
 
+@pytest.mark.slow
 def test_a_call_after_the_time_limit_is_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a call that two looks see is ended; many short ones are not."""
     monkeypatch.setattr(processes.EndlessCallWatchdog, "PERIOD_SECONDS", 0.01)

@@ -235,6 +235,7 @@ def test_a_mutant_that_takes_too_long_is_stopped(run, game: str, tmp_path: Path)
     assert found["game._next: 1 -> 0"]["by"] == "was not judged within 0.5 s"
 
 
+@pytest.mark.slow
 def test_nothing_of_a_mutant_stays_behind(run, game: str, tmp_path: Path) -> None:
     judged(run, game, tmp_path, "--sample", 3)
     outcome = run("check", game, "--engine", "reference", "--quiet")

@@ -227,6 +227,7 @@ def test_a_memoised_function_is_reached_in_every_call(run, tmp_path: Path) -> No
     }
 
 
+@pytest.mark.slow
 def test_what_a_projection_or_the_start_uses_is_searched(run, tmp_path: Path) -> None:
     found, _ = judged(run, tmp_path, SHARED, "INVARIANT Low", "--only", "model.seen", "--only", "model.first")
     verdicts = {name: (one["verdict"], one["gains"]) for name, one in found.items()}

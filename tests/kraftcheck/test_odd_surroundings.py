@@ -77,6 +77,7 @@ check(TwoPhaseCommit(resource_managers=frozenset()))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "words",
@@ -334,6 +335,7 @@ def test_an_action_that_never_ends_is_told_of_and_left(changed) -> None:
     assert process.returncode == 130
 
 
+@pytest.mark.slow
 def test_initial_that_never_ends(changed) -> None:
     model = changed("yield self.start", "print('now', flush=True)\n        while True: yield self.start")
     with subprocess.Popen(

@@ -159,6 +159,7 @@ def test_a_line_of_200_mb(run, tmp_path) -> None:
     assert "long.out:3:1: expected a line of at most 33,554,432 bytes, found a longer line" in outcome.err
 
 
+@pytest.mark.slow
 def test_a_gzip_that_unpacks_to_far_more(run, tmp_path) -> None:
     text = "TLC2 Version 2.15\n" + "Semantic processing of module Raft\n" * 1_000_000
     (tmp_path / "bomb.gz").write_bytes(gzip.compress(text.encode()))

@@ -33,6 +33,7 @@ def result_of(run, *arguments, code: int, tmp_path: Path) -> dict:
     return content
 
 
+@pytest.mark.slow
 def test_result(run, tmp_path) -> None:
     found = result_of(run, *SMOKE, *WALKS, code=0, tmp_path=tmp_path)
     assert (found["result"], found["complete"], found["runs"], found["violations"]) == ("ok", False, 12, [])

@@ -198,6 +198,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(
     value=VALUES,
     width=st.integers(0, 100),
@@ -212,6 +213,7 @@ def test_what_is_written_is_read_again(value: Value, width: int, indent: int, st
     assert "\n" not in format_on_one_line(value)
 
 
+@pytest.mark.slow
 @given(VALUES)
 def test_writing_does_not_depend_on_how_the_value_was_built(value: Value) -> None:
     again = parse_value(format_on_one_line(value))

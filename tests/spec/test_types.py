@@ -164,6 +164,7 @@ def states() -> list[State]:
     return list(search.states())
 
 
+@pytest.mark.slow
 def test_states_are_written_in_tla_and_json_and_read_again() -> None:
     view, found = TlaStateConverter(Types()), states()
     assert len(found) == 68

@@ -166,6 +166,7 @@ def test_equal_values_and_only_those_have_equal_encodings(one: Value, other: Val
         assert one == other
 
 
+@pytest.mark.slow
 @given(st.lists(values, max_size=6), st.randoms())
 def test_the_order_is_total_and_forgets_where_it_began(items: list[Value], random: Any) -> None:
     shuffled = list(items)

@@ -116,6 +116,7 @@ def test_every_state_of_prevote_comes_back() -> None:
     assert {"server_ids", "current_epoch", "net_messages", "net_messages_processed", "aux_ctrs"} < set(view.names)
 
 
+@pytest.mark.slow
 def test_states_come_back_from_their_text_with_the_protocols_own_model_values() -> None:
     """What is read from text knows no order of model values; the protocol does."""
     protocol = models.bound("counts/grow-with-election").protocol

@@ -130,6 +130,7 @@ def test_an_old_spark_and_an_unknown_table_are_refused() -> None:
         table(old, "trace")
 
 
+@pytest.mark.slow
 def test_a_task_is_loaded_where_kraftcheck_is_not_installed() -> None:
     cloudpickle = pytest.importorskip("pyspark.cloudpickle")
     task = cloudpickle.dumps(task_with_code("module:function", "{}", TwoPhaseCommit))

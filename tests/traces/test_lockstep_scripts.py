@@ -175,6 +175,7 @@ def test_what_the_model_alone_can_do(tmp_path: Path) -> None:
         told(path, loses)
 
 
+@pytest.mark.slow
 def test_a_trace_is_a_walk(tmp_path: Path, run: Run) -> None:
     path, fault = tmp_path / "fault.out", "pre-vote-raises-epoch"
     config = f"fault.{fault}"

@@ -170,6 +170,7 @@ def test_a_dump_without_its_last_empty_line(tmp_path: Path) -> None:
 # Graphs
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("model", ["two-voters", "grow-one-to-two"])
 def test_graph_and_dump_have_the_same_states(model: str) -> None:

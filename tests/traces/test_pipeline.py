@@ -230,6 +230,7 @@ def test_inputs_are_the_files_that_links_lead_to(tmp_path: Path) -> None:
     assert [file.path for file in find_input_files([str(place / "*.out")], tmp_path / "none")][1:] == errors
 
 
+@pytest.mark.slow
 def test_a_link_to_no_file_and_a_pipe_are_errors_until_they_are_mended(tmp_path: Path) -> None:
     corpus(tmp_path / "in", 2, 0, 0)
     link = tmp_path / "in" / "link.tla"
@@ -250,6 +251,7 @@ def test_a_link_to_no_file_and_a_pipe_are_errors_until_they_are_mended(tmp_path:
     assert (code, summary["files"], summary["new_files"], summary["conforms"], summary["errors"]) == (0, 3, 1, 3, 0)
 
 
+@pytest.mark.slow
 def test_a_name_that_is_not_utf_8_is_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     corpus(tmp_path / "in", 2, 0, 0)
     bad = tmp_path / "in" / os.fsdecode(b"bad\xff.tla")
@@ -479,6 +481,7 @@ def test_the_queries_of_the_page(tmp_path: Path) -> None:
     assert of_steps > steps
 
 
+@pytest.mark.slow
 def test_a_table_of_the_model_has_its_steps(tmp_path: Path) -> None:
     pq = pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "model.parquet"
@@ -611,6 +614,7 @@ def test_a_trace_that_takes_too_much_memory_is_an_error_of_its_file(tmp_path: Pa
     assert took_more == bool(limit), error
 
 
+@pytest.mark.slow
 def test_a_killed_worker_ends_the_run_with_code_3(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -35,6 +35,7 @@ def replayed(lines: Lines) -> ClusterReplay:
     return replay
 
 
+@pytest.mark.slow
 def test_recorded_lines_and_states_conform() -> None:
     replay = replayed(recorded())
     assert replay.divergence is None
@@ -43,6 +44,7 @@ def test_recorded_lines_and_states_conform() -> None:
     assert replay.explained[EventKind.REQUEST] > 200
 
 
+@pytest.mark.slow
 def test_an_unfinished_line_is_left_out() -> None:
     lines = recorded()
     lines[3][-1] = lines[3][-1][:40]

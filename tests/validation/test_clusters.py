@@ -96,6 +96,7 @@ def test_an_observer_alone_diverges_where_the_cluster_does() -> None:
     assert all(whole[name] == alone[name] for name in ("file", "line", "problem"))
 
 
+@pytest.mark.slow
 def test_a_cluster_that_cannot_be_read_ends_no_other() -> None:
     cut_off = (DATA / "stopping" / "node1.trace.log.gz").read_bytes()[:999]
     rows = rows_of(

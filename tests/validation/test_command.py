@@ -323,6 +323,7 @@ def test_the_pattern_and_the_node_of_a_file(validate: Callable[..., Outcome], tm
     assert re.match(r"inconclusive: ([\d,]+) of \1 events of 1 node explained; Kafka 4.3.0\n", done.out)
 
 
+@pytest.mark.slow
 def test_the_console_repeats_the_parts_of_a_log(validate: Callable[..., Outcome], tmp_path: Path) -> None:
     """`kafkaServer.out` has the lines since the last start, and `server.log` is rotated."""
     for path in logs(HONEST):
@@ -338,6 +339,7 @@ def test_the_console_repeats_the_parts_of_a_log(validate: Callable[..., Outcome]
     assert re.search(r"server.log: repeats \d+ events of .*kafkaServer.out; read once", done.out)
 
 
+@pytest.mark.slow
 def test_a_part_without_messages_is_read_in_its_place(validate: Callable[..., Outcome], tmp_path: Path) -> None:
     texts = {path.name.removesuffix(".gz"): text(path).splitlines() for path in logs(HONEST)}
     lines = texts.pop("node3.trace.log")
@@ -361,6 +363,7 @@ def test_files_without_dates_have_no_order(validate: Callable[..., Outcome], tmp
     assert "inconclusive: 1,251 of 1,251 events of 1 node explained" in validate(tmp_path, "--quiet").out
 
 
+@pytest.mark.slow
 def test_a_client_without_an_id_may_fetch(validate: Callable[..., Outcome], tmp_path: Path) -> None:
     """So does a shell that reads the metadata."""
     texts = {path.name.removesuffix(".gz"): text(path).splitlines() for path in logs(HONEST)}
@@ -422,6 +425,7 @@ def test_a_log_that_is_left_out_is_no_unbroken_one(validate: Callable[..., Outco
     assert validate(folder, "--monitors", "--quiet").code == 0
 
 
+@pytest.mark.slow
 def test_bad_input_is_one_message(validate: Callable[..., Outcome], tmp_path: Path) -> None:
     whole = (HONEST / "node1.trace.log.gz").read_bytes()
     files = {
@@ -475,6 +479,7 @@ def test_a_limit_of_time_is_inconclusive(validate: Callable[..., Outcome]) -> No
     assert "--time-limit 1e-06 stopped the replay" in done.out
 
 
+@pytest.mark.slow
 def test_files_of_the_agent_are_recognized(validate: Callable[..., Outcome]) -> None:
     done = validate(HONEST.parent / "agent")
     assert done.code == 0, done

@@ -147,6 +147,7 @@ def test_the_limit_of_a_tarball(tmp_path: Path) -> None:
         read_disks([path], limit_bytes=1_000_000)
 
 
+@pytest.mark.slow
 def test_ten_gigabytes_without_a_batch(tmp_path: Path) -> None:
     place = partition(tmp_path)
     with (place / f"{0:020}.log").open("wb") as stream:
@@ -200,6 +201,7 @@ def test_forged_records(tmp_path: Path, kind: int, name: str) -> None:
     assert render_disk_report(disks, check_disks(disks))
 
 
+@pytest.mark.slow
 def test_random_bytes_with_right_crcs(tmp_path: Path) -> None:
     random = Random(4)
     good = [cluster.leader_change(1, {1, 2, 3}, {1, 2}), cluster.voter_set({1, 2, 3})]

@@ -19,6 +19,7 @@ def test_single_changes() -> None:
     assert [line for line in table(found) if line.startswith("survives")] == []
 
 
+@pytest.mark.slow
 def test_a_response_without_partner(run: Run, tmp_path: Path) -> None:
     for path in SAMPLES[1].glob("node*.trace.log.gz"):
         (tmp_path / path.name).write_bytes(path.read_bytes())

@@ -160,7 +160,7 @@ def parse_action_label(label: str) -> tuple[str | None, str | None, ActionLocati
     """Parse the text between ``<`` and ``>`` of a heading: the name of an action, its parameters and its location.
 
     >>> parse_action_label("Vote(n1,n2) line 7, col 3 to line 9, col 20 of module Raft")
-    ('Vote', 'n1,n2', Location(first_line=7, first_column=3, last_line=9, last_column=20, module='Raft'))
+    ('Vote', 'n1,n2', ActionLocation(first_line=7, first_column=3, last_line=9, last_column=20, module='Raft'))
     """
     match = _ACTION_LABEL.fullmatch(label)
     if match is None:  # a pasted log may lack the module or have other text after the name

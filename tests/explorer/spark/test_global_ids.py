@@ -110,6 +110,7 @@ def test_owners_do_not_change_when_a_replica_appears() -> None:
     assert owner.max() == 5
 
 
+@pytest.mark.slow
 def test_files(tmp_path: Path) -> None:
     shared = SharedFolder(tmp_path)
     shared.clear()
