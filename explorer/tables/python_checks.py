@@ -98,20 +98,16 @@ def non_local_reason(prop: Property) -> str | None:
     return None
 
 
-MOST_MEMOIZED_INPUTS = 1 << 19
-"""Most inputs for which a number is kept."""
-
 NumbersOfStates = NDArray[np.int64]
 
-
+MOST_MEMOIZED_INPUTS = 1 << 19
+"""Most inputs for which a number is kept."""
 INPUTS_TO_JUDGE_MEMO = 1 << 14
 """Number of inputs after which memoization is dropped if they seldom repeat."""
 INPUTS_AT_ONCE = 1 << 12
 """Number of inputs between two such tests."""
 LEAST_REPEATS = 1.5
 """Least number of inputs for each evaluation of a memoized function of states, or it is evaluated on each."""
-
-
 MOST_SETS_OF_READS = 32
 """Most sets of columns that the evaluations of a memoized function read, or it is evaluated on each state."""
 

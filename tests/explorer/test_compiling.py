@@ -219,5 +219,5 @@ with ThreadPoolExecutor(3) as pool:
 def test_the_first_searches_of_a_process_are_in_threads(tmp_path: Path) -> None:
     file = tmp_path / "first_searches.py"
     file.write_text(FIRST_SEARCHES)
-    done = subprocess.run([sys.executable, file], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, file], capture_output=True, text=True, timeout=600)
     assert done.stdout.split() == ["16"] * 3, done.stderr
