@@ -224,9 +224,13 @@ class LineChecks(CommittedBatchMerger):
         if not isinstance(pending, FetchSnapshotRequest):
             raise EventRefusal(event, "is a request for a snapshot that no response named")
         found = self._differs(pending, state.me, event)
+        position, allowed = event.body.number("position"), state.next_positions
+        if position not in allowed:
+            wanted = allowed.start if len(allowed) == 1 else f"more than {allowed.start - 1}, less than {allowed.stop}"
+            found.append(LoggedFieldDifference("position", position, wanted))
         if found:
             raise EventRefusal(event, "is not the request that the model sends", found)
-        return pending, state._replace(sent=event.correlation)
+        return pending, state._replace(sent=event.correlation, next_positions=range(position, position + 1))
 
     def _send_one_of(
         self, node: NodeProgress, state: NodeHypothesis, event: Event, allowed: Iterable[Record]

@@ -21,8 +21,11 @@ from kraftcheck.kraft_model.quorum.records import (
     BeginQuorumEpochRequest,
     DiskReplica,
     EndQuorumEpochRequest,
+    Error,
     FetchRequest,
     FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    Mode,
     Nil,
     RemoveVoterRequest,
     Replica,
@@ -405,11 +408,29 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
         if response is None:
             raise EventRefusal(event, f"has an error that the model lacks: {event.body.get('errorCode', 1)}")
         free = state._replace(sent=None) if state.sent == event.correlation else state
-        asked = self._answered(free, event)
-        for step in getattr(self.protocol, RESPONSE_HANDLERS[event.body.api])(me, response, self.shared):
-            yield self._taken(asked, step, node, event, None)
+        yield from self._after_response(self._answered(free, event), node, unit, response)
         if isinstance(request, FetchRequest) and me.pending != request:
             yield from self._fetched_elsewhere(state, node, event, request, response)
+
+    def _after_response(
+        self, state: NodeHypothesis, node: NodeProgress, unit: Sequence[Event], response: Record
+    ) -> Iterator[NodeHypothesis]:
+        """Yield the states after a response.
+
+        A snapshot of the model has one piece (KIP-630, "FetchSnapshot"), so its handler waits for the last one. No line
+        tells the bytes of a piece at both ends, but the last one replaces the log.
+        """
+        me, event = state.me, unit[0]
+        replaces = any(line.kind is EventKind.REPLACED for line in unit)
+        if isinstance(response, FetchSnapshotResponse) and response.request == me.pending and not replaces:
+            after, is_done = self.protocol.common_response(me, response)
+            if not is_done and after.mode is Mode.FOLLOWER and response.error is Error.NONE:
+                positions = range(event.body.number("position") + 1, event.body.number("size"))
+                step = self.protocol.taken(me, after.but(fetched=True))
+                yield self._taken(state, step, node, event, None)._replace(next_positions=positions)
+                return
+        for step in getattr(self.protocol, RESPONSE_HANDLERS[event.body.api])(me, response, self.shared):
+            yield self._taken(state, step, node, event, None)
 
     @staticmethod
     def _answered(state: NodeHypothesis, event: Event) -> NodeHypothesis:

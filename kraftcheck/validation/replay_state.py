@@ -24,6 +24,7 @@ from kraftcheck.validation.translation import (
     body_differences,
 )
 
+FIRST_POSITION = range(1)
 MODES_THAT_HIDE_VOTE = (Mode.LEADER, Mode.RESIGNED, Mode.CANDIDATE)
 
 
@@ -71,6 +72,7 @@ class NodeHypothesis(NamedTuple):
     needs: tuple[str, ...] = ()  # the known differences that a step of this unit needs
     owed: ApiVersionsRequest | None = None  # the question to a new voter that the model has sent
     loaded: int = -1  # the end offset of the snapshot that the process has read last
+    next_positions: range = FIRST_POSITION  # of the next FetchSnapshot request, in the bytes of the snapshot
     voter_sets: tuple[int, ...] | None = ()  # the offsets of the voter sets that it has read; None if some are unknown
 
     def without(self, key: Any) -> NodeHypothesis:

@@ -35,6 +35,7 @@ from kraftcheck.spec.language.incremental_checks import properties_violated_by_s
 from kraftcheck.spec.language.semantics import Semantics
 from kraftcheck.validation.events import Event, SendReceivePairs
 from kraftcheck.validation.replay_state import (
+    FIRST_POSITION,
     DueResponse,
     EventRefusal,
     NodeHypothesis,
@@ -219,13 +220,13 @@ class ReplayedModel:
             found = self._due(message, after, event, key)
             if found is not None:
                 due.append(found)
-        sent = state.sent if after.pending == state.me.pending else None
+        if after.pending != state.me.pending:
+            state = state._replace(sent=None, next_positions=FIRST_POSITION)
         return state._replace(
             me=after,
             due=tuple(due),
             ends=ends,
             puts=(*state.puts, *puts.items()),
-            sent=sent,
             appended=appended,
             votes=_vote_requests_after_step(state, after, step),
             owed=next((sent for sent in step.sent if isinstance(sent, ApiVersionsRequest)), state.owed),

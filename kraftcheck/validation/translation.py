@@ -518,7 +518,6 @@ def _expected_fetch_snapshot_request_field_texts(
         ("currentLeaderEpoch", 0): str(r.epoch),
         ("endOffset", 0): str(r.snapshot.offset),  # in records: see ModelTranslator.snapshot
         ("epoch", 0): str(r.snapshot.epoch),
-        ("position", 0): "0",  # the model loads a snapshot by one request
         ("replicaDirectoryId", 0): terms.directory_text(r.source, r.directory),
     }
 

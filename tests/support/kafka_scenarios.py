@@ -20,6 +20,7 @@ from tests.support.kafka_jars import VERSIONS
 LEAST = {"elections": 5, "kills": 5, "pauses": 5, "changes": 5}
 AUTO_JOIN = "controller.quorum.auto.join.enable"
 SNAPSHOT = "metadata.log.max.record.bytes.between.snapshots"
+PIECE = "controller.quorum.fetch.snapshot.max.bytes"  # since 4.3.0 (KIP-1219)
 STARTS = ("standalone", "initial", "static")
 
 
@@ -238,8 +239,10 @@ def run(folder: Path, seed: int, version: str) -> Counter[str]:
     start = STARTS[seed % len(STARTS)]
     nodes = 3 if start == "static" else rng.choice((3, 4, 4, 5))
     settings = {SNAPSHOT: rng.choice((600, 1500, 4000, 20_000_000)), "metadata.log.max.snapshot.interval.ms": 3_600_000}
+    settings[PIECE] = Random(f"{seed} pieces").choice((100, 400, 1 << 20))
     with Cluster(folder, version, seed=seed, nodes=nodes, broker=seed % 5 == 4, settings=settings) as cluster:
-        cluster.note(f"scenario {seed=} {version=!s} {start=!s} {nodes=} snapshots={settings[SNAPSHOT]}")
+        sizes = f"snapshots={settings[SNAPSHOT]} pieces={settings[PIECE]}"
+        cluster.note(f"scenario {seed=} {version=!s} {start=!s} {nodes=} {sizes}")
         return Scenario(cluster, rng, start).run()
 
 
