@@ -154,23 +154,9 @@ class StateFunctionMemo:
                 return found
         return self._learn(columns)
 
-    def _evaluate(self, columns: list[int]) -> int:
-        """Call the function on a state, given by its columns."""
-        width, values = self._layout[2], dict[str, Any]()
-        decode = self._interner.decoder_of_parts(columns[:width], columns[width:])
-
-        def read(name: str) -> Any:
-            if name not in values:
-                values[name] = decode(name)
-            return values[name]
-
-        self.evaluated += 1
-        return self._function(StateProxy(read))  # type: ignore[arg-type]
-
-    def _learn(self, columns: list[int]) -> int:
-        """Call the function on a state, given by its columns; keep its number under the columns that it reads."""
-        interner, reads, values = self._interner, dict[int, None](), dict[str, Any]()
-        width = self._layout[2]
+    def _evaluate(self, columns: list[int], reads: dict[int, None] | None = None) -> int:
+        """Call the function on a state, given by its columns; note the columns that it reads, if asked to."""
+        interner, values, width = self._interner, dict[str, Any](), self._layout[2]
         decode = interner.decoder_of_parts(columns[:width], columns[width:])
         decoders: dict[str, Callable[[int], Any]] = {
             "replicas": interner.locals.__getitem__,
@@ -179,15 +165,21 @@ class StateFunctionMemo:
 
         def read(name: str) -> Any:
             if name not in values:
-                if self._lazily and name in decoders:
+                if reads is not None and self._lazily and name in decoders:
                     values[name] = LazyMap(self._columns[name], columns, decoders[name], reads)
                 else:
-                    reads.update(dict.fromkeys(self._columns[name].values()))
                     values[name] = decode(name)
+                    if reads is not None:
+                        reads.update(dict.fromkeys(self._columns[name].values()))
             return values[name]
 
         self.evaluated += 1
-        number = self._function(StateProxy(read))  # type: ignore[arg-type]
+        return self._function(StateProxy(read))  # type: ignore[arg-type]
+
+    def _learn(self, columns: list[int]) -> int:
+        """Call the function on a state, given by its columns; keep its number under the columns that it reads."""
+        reads = dict[int, None]()
+        number = self._evaluate(columns, reads)
         self._kept += 1
         key = tuple(sorted(reads))
         if key not in self._known and len(self._known) >= MOST_SETS_OF_READS:
