@@ -231,9 +231,12 @@ def _is_undelayed_response(event: Event, first: Event) -> bool:
 # Changes of the model that a line shows
 
 
-def require_lines_for_changes(old: Replica, after: NodeHypothesis, unit: Sequence[Event]) -> None:
+def require_lines_for_changes(before: NodeHypothesis, after: NodeHypothesis, unit: Sequence[Event]) -> None:
     """Raise EventRefusal unless each change of the model in a unit has its line."""
-    new = after.me
+    old, new = before.me, after.me
+    if before.stops and new.mode is Mode.LEADER:
+        found = LoggedFieldDifference("mode", Mode.LEADER, Mode.RESIGNED)
+        raise EventRefusal(unit[-1], "is not followed by the transition that the model takes", [found])
     if after.appended > unit[-1].seq:
         raise EventRefusal(unit[-1], "is not followed by the line of an append")
     _require_line_of_new_high_watermark(old, after, unit)

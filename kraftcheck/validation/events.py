@@ -112,6 +112,9 @@ USUAL_CORRELATION_RISE = 3
 LARGEST_CORRELATION_RISE = 200
 """Rises of the difference between two receipts: each handshake of a connection adds one."""
 
+RESTART_PENALTY = 1.5
+"""Score of ids that fall within one incarnation: more than that of a request of equal contents in a later one."""
+
 MOST_ALIGNMENTS = 8
 """Alignments of equal requests that are kept until later requests decide between them."""
 
@@ -264,7 +267,7 @@ def _sender_incarnation_of_each_receipt(receipts: list[Event], alignments: dict[
         step: dict[int, int] = {}
         best = numbers[0]
         for number in numbers:
-            stays = scores[number] - (0.5 if restarts else 0)
+            stays = scores[number] - (RESTART_PENALTY if restarts else 0)
             if scores[best] <= scores[number]:
                 best = number
             comes = scores[best] if best != number else stays

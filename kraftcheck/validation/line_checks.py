@@ -36,6 +36,7 @@ from kraftcheck.validation.replay_state import (
     NodeProgress,
     WaitingRequest,
     compare_vote_with_model,
+    next_unit_events,
 )
 from kraftcheck.validation.replayed_model import OPERATION_OF_API
 from kraftcheck.validation.translation import (
@@ -378,10 +379,23 @@ class LineChecks(CommittedBatchMerger):
             due = next(d for d in reversed(after.due) if d.key == request_pairing_key(event))
             found = body_differences(event.body, due.expected)
             if not found:
+                after = self._before_resignation(state, after, next_unit_events(node))
                 rest = after._replace(due=tuple(d for d in after.due if d is not due))
                 return self._matched(rest, event, due)
             best = min(best or found, found, key=len)
         raise EventRefusal(event, "is another response than the model's", best, "HandleFetchRequest")
+
+    @staticmethod
+    def _before_resignation(before: NodeHypothesis, after: NodeHypothesis, unit: Sequence[Event]) -> NodeHypothesis:
+        """Return the state after a request that a leader has refused, since its process stops.
+
+        It resigns at the next poll, and may receive one more message before.
+        """
+        codes = (due.expected.get(("errorCode", place)) for due in after.due[len(before.due) :] for place in (0, 1))
+        is_refused = before.me.mode is Mode.LEADER and str(ERROR_CODES[Error.BROKER_NOT_AVAILABLE]) in codes
+        if not is_refused or any(event.kind is EventKind.TRANSITION for event in unit):
+            return after
+        return after._replace(me=before.me, ends=before.ends, sent=before.sent, stops=True)
 
     @staticmethod
     def _before_resigning(state: NodeHypothesis) -> Replica:

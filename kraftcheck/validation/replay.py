@@ -366,7 +366,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
                 request = request.but(source=OTHER_CLUSTER)
             handler = getattr(self.protocol, REQUEST_HANDLERS[event.body.api])
             for step in handler(before.me, request, self.shared):
-                yield self._taken(before, step, node, event, key)
+                yield self._before_resignation(before, self._taken(before, step, node, event, key), unit)
 
     def _prepared(self, node: NodeProgress, state: NodeHypothesis, unit: Sequence[Event]) -> Iterator[NodeHypothesis]:
         """Yield the state, and the state after a snapshot or a deletion of the log that the response shows."""
@@ -548,7 +548,7 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
             if node.state is not None and not node.is_old:
                 require_control_lines_at_process_start(state.me, unit)
         elif node.state is not None:
-            require_lines_for_changes(node.state.me, state, unit)
+            require_lines_for_changes(node.state, state, unit)
         return state
 
     def _transitions(self, node: NodeProgress, state: NodeHypothesis, run: list[Event]) -> NodeHypothesis:

@@ -67,6 +67,7 @@ class NodeHypothesis(NamedTuple):
     actions: tuple[str, ...] = ()
     high: int = 0  # the high watermark of Kafka's epoch state: a leader starts without one, and loses it as it resigns
     ended: int | None = None  # the sender of the parked fetch that ends
+    stops: bool = False  # whether its process stops: a leader resigns with the next message
     origin: Replica | None = None  # the replica at its last transition or at the start of the unit
     votes: Mapping[ModelValue, int | None] = {}  # the Vote request to each voter in this round; None once answered
     needs: tuple[str, ...] = ()  # the known differences that a step of this unit needs

@@ -378,9 +378,7 @@ def test_a_client_without_an_id_may_fetch(validate: Callable[..., Outcome], tmp_
 
 
 @pytest.mark.parametrize("other", [r"data=FetchResponse.*partitionIndex=0", "data=FetchResponse.*responses=..,"])
-def test_a_response_answers_a_request_of_its_api(
-    other: str, validate: Callable[..., Outcome], tmp_path: Path
-) -> None:
+def test_a_response_answers_a_request_of_its_api(other: str, validate: Callable[..., Outcome], tmp_path: Path) -> None:
     texts = {path.name.removesuffix(".gz"): text(path).splitlines() for path in logs(DATA / "stopping")}
     lines = texts["node2.trace.log"]
     received = [place for place, line in enumerate(lines) if "Received inbound message InboundResponse" in line]

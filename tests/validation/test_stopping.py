@@ -11,7 +11,7 @@ import pytest
 from tests.support.command_line import Outcome, Run
 
 DATA = Path(__file__).parents[1] / "data" / "cluster"
-STOPPING = DATA / "stopping"
+STOPPING, STOPS_LATE = DATA / "stopping", DATA / "stops-late"
 
 
 @pytest.fixture
@@ -37,13 +37,22 @@ def test_a_leader_that_stops_refuses_its_last_fetches(validate: Callable[..., Ou
     assert "errorCode      8      0" in done.out
 
 
-def test_a_leader_that_refuses_must_resign(validate: Callable[..., Outcome], tmp_path: Path) -> None:
-    def stay(lines: list[str]) -> None:
-        lines[:] = [line for line in lines if " to ResignedState(" not in line]
+def stay(lines: list[str]) -> None:
+    """Remove the transition to Resigned."""
+    lines[:] = [line for line in lines if " to ResignedState(" not in line]
 
+
+def test_a_leader_that_refuses_must_resign(validate: Callable[..., Outcome], tmp_path: Path) -> None:
     done = validate(changed(STOPPING, tmp_path, 2, stay))
     assert done.code == 1, done
-    assert "is not followed by the transition that the model takes" in done.out
+    assert "send EndQuorumEpoch: is a request that the model does not send" in done.out
+
+
+def test_a_leader_that_stops_may_receive_one_more_request(validate: Callable[..., Outcome], tmp_path: Path) -> None:
+    assert validate(STOPS_LATE).code == 0
+    done = validate(changed(STOPS_LATE, tmp_path, 2, stay))
+    assert done.code == 1, done
+    assert "answer Fetch: is another response than the model's" in done.out
 
 
 def late(lines: list[str]) -> None:
