@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
+from math import inf
 from typing import Any, NamedTuple
 
 
@@ -111,9 +112,6 @@ class Event:
 USUAL_CORRELATION_RISE = 3
 LARGEST_CORRELATION_RISE = 200
 """Rises of the difference between two receipts: each handshake of a connection adds one."""
-
-RESTART_PENALTY = 1.5
-"""Score of ids that fall within one incarnation: more than that of a request of equal contents in a later one."""
 
 MOST_ALIGNMENTS = 8
 """Alignments of equal requests that are kept until later requests decide between them."""
@@ -265,14 +263,13 @@ def _sender_incarnation_of_each_receipt(receipts: list[Event], alignments: dict[
         restarts = receipt.correlation < before - USUAL_CORRELATION_RISE
         found: dict[int, float] = {}
         step: dict[int, int] = {}
-        best = numbers[0]
+        best, comes = -1, -inf  # the likeliest incarnation before this one, with its score
         for number in numbers:
-            stays = scores[number] - (RESTART_PENALTY if restarts else 0)
-            if scores[best] <= scores[number]:
-                best = number
-            comes = scores[best] if best != number else stays
+            stays = scores[number] - (0.5 if restarts else 0)
             step[number] = best if comes > stays else number
             found[number] = max(stays, comes) + alignments[number].likelihood(receipt)
+            if comes <= scores[number]:
+                best, comes = number, scores[number]
         scores, before = found, receipt.correlation
         steps.append(step)
     last = max(numbers, key=lambda number: scores[number])
