@@ -578,7 +578,8 @@ def _similar_name_hint(name: str, known: Iterable[str]) -> str:
 
 
 DECORATOR_NAMES = {
-    *("on", "internal", "environment", "invariant", "step_invariant", "constraint", "action_constraint", "reachable")
+    *("on", "internal", "environment", "invariant", "step_invariant", "constraint", "action_constraint", "reachable"),
+    *("temporal", "refines"),
 }
 """Decorators of actions and properties."""
 ALWAYS_READ_FIELDS = ("id", "dest", "source")
@@ -600,6 +601,7 @@ def declaration_warnings(protocol: Protocol) -> list[str]:
         *_unread_field_warnings(protocol, trees, read),
         *(_unused_attribute_warnings(type(protocol), trees, read) if trees else ()),
         *_redefinition_warnings(trees),
+        *_misplaced_method_warnings(trees),
         *_model_value_warnings(protocol, trees),
         *warnings_in_methods(modules),
     ]
@@ -631,6 +633,16 @@ def _redefinition_warnings(trees: dict[Path, ast.Module]) -> Iterator[str]:
                         what = f"{owner.name}.{method.name} is defined at line {line} too; that one is overridden"
                         yield f"{path}:{method.lineno}: {what}"
                     found[method.name] = method.lineno
+
+
+def _misplaced_method_warnings(trees: dict[Path, ast.Module]) -> Iterator[str]:
+    """Yield a warning for each action or property outside of a class."""
+    for path, tree in trees.items():
+        for function in (node for node in tree.body if isinstance(node, ast.FunctionDef)):
+            for mark in function.decorator_list:
+                name = ast.unparse(mark).partition("(")[0]
+                if name in DECORATOR_NAMES:
+                    yield f"{path}:{function.lineno}: {function.name} is in no class, so @{name} has no effect"
 
 
 def _model_value_warnings(protocol: Protocol, trees: dict[Path, ast.Module]) -> Iterator[str]:

@@ -244,6 +244,19 @@ def environment(
     return _make_action_marker("environment", (), reads, name, fair, each)
 
 
+MARK_ATTRIBUTES = ("action_mark", "property_mark")
+
+
+def _require_unmarked_method(function: Any, kind: str) -> None:
+    """Raise ProtocolError for something else than a method, and for one with a decorator of another kind."""
+    if not hasattr(function, "__code__"):
+        raise ProtocolError(f"@{kind}: expected a method, found {function!r}")
+    for other in (getattr(function, name) for name in MARK_ATTRIBUTES if hasattr(function, name)):
+        if other.kind != kind:
+            what = f"expected one decorator, found @{kind} and @{other.kind}"
+            raise ProtocolError(f"{place_and_name_of_method(function)}: {what}")
+
+
 def _make_action_marker(
     kind: str, messages: tuple[type[Record], ...], reads: Reads, name: str | None, fair: FairnessKind, each: Each
 ) -> Callable[[F], F]:
@@ -258,8 +271,7 @@ def _make_action_marker(
                 raise ProtocolError(
                     f"{place_and_name_of_method(function)}: @on takes types of message, found {message!r}"
                 )
-        if not hasattr(function, "__code__"):
-            raise ProtocolError(f"@{kind}: expected a method, found {function!r}")
+        _require_unmarked_method(function, kind)
         read = projections_in_reads(reads, function.__qualname__)
         function.action_mark = ActionMark(kind, messages, read, name, fair, each)  # type: ignore[attr-defined]
         return function
@@ -484,6 +496,7 @@ def predicate(
     """
 
     def mark(function: Callable[..., Any]) -> Predicate:
+        _require_unmarked_method(function, PREDICATE)
         mark = PropertyMark(PREDICATE, projections_in_reads(reads, function.__qualname__), name, given=tuple(given))
         return Predicate(function, mark)
 
@@ -534,6 +547,7 @@ def refines(other: type, *, name: str | None = None) -> MethodMarker:
 
 def _make_property_marker(kind: str, reads: Reads, name: str | None, **more: Any) -> MethodMarker:
     def mark(function: Callable[..., Any]) -> Callable[..., Any]:
+        _require_unmarked_method(function, kind)
         found = PropertyMark(kind, projections_in_reads(reads, function.__qualname__), name, **more)
         function.property_mark = found  # type: ignore[attr-defined]
         return function

@@ -15,7 +15,15 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from kraftcheck.spec.errors import FORGOT_YIELD_MESSAGE, ConstantError, ProtocolError, RaisedError, unknown_name_message
-from kraftcheck.spec.language.declarations import NOT_PROJECTED, Action, Projection, Property, place_and_name_of_method
+from kraftcheck.spec.language.declarations import (
+    MARK_ATTRIBUTES,
+    NOT_PROJECTED,
+    Action,
+    Predicate,
+    Projection,
+    Property,
+    place_and_name_of_method,
+)
 from kraftcheck.spec.language.formula import Fairness, fairness_declaration_problem
 from kraftcheck.spec.language.network import BagWithMemory, Network, NoNetwork
 from kraftcheck.spec.language.state import NOTHING, State, note_replica_types
@@ -30,8 +38,6 @@ DEADLOCK = "Deadlock"
 """The verdict name of a state without successors."""
 FAIR_SPEC = "FairSpec"
 """The specification with the fairness that the actions declare."""
-
-MARK_ATTRIBUTES = ("action_mark", "property_mark")
 
 _SEARCH_FUNCTIONS = {
     ("kraftcheck.spec.language.semantics", "call_action"),
@@ -497,16 +503,17 @@ def _declared_actions_or_properties(cls: type, mark: str) -> Mapping[str, Any]:
     """Return the actions, or the properties, of a class and its bases by name; `mark` is the decorator's attribute.
 
     They are in the order of first definition. An override inherits the mark of the overridden method unless it has its
-    own.
+    own. An override that is None removes the method.
     """
-    marks: dict[str, Any] = {}
-    for base in reversed(cls.__mro__):
-        for method, function in vars(base).items():
-            if hasattr(function, mark):
-                marks[method] = getattr(function, mark)
     made: dict[str, Any] = {}
-    for method, found in marks.items():
-        one = found.made(method, getattr(cls, method))
+    for method, found in _marks_of_methods(cls, mark).items():
+        function = getattr(cls, method)
+        if function is None:
+            continue
+        if not (inspect.isfunction(function) or isinstance(function, Predicate)):
+            what = f"@{found.kind}: expected a method, found {function!r}"
+            raise ProtocolError(f"{_place_of_attribute(cls, method)}{cls.__name__}.{method}: {what}")
+        one = found.made(method, function)
         if one.name in made or one.name == DEADLOCK:
             other = made[one.name].function.__qualname__ if one.name in made else "no next state"
             raise ProtocolError(
@@ -514,6 +521,38 @@ def _declared_actions_or_properties(cls: type, mark: str) -> Mapping[str, Any]:
             )
         made[one.name] = replace(one, reads=tuple(_overriding_projection(cls, read) for read in one.reads))
     return MappingProxyType(made)
+
+
+def _marks_of_methods(cls: type, mark: str) -> dict[str, Any]:
+    """Return the marks of a class and its bases by the names of the methods."""
+    found: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        for method, function in vars(base).items():
+            _refuse_hidden_mark(base, method, function, mark)
+            _refuse_unchecked_override(base, method, found.get(method), mark)
+            if hasattr(function, mark):
+                found[method] = getattr(function, mark)
+    return found
+
+
+def _refuse_hidden_mark(owner: type, method: str, value: Any, mark: str) -> None:
+    """Raise ProtocolError for an object that hides a decorated method, such as a staticmethod."""
+    for name in ("__func__", "fget", "func"):
+        if hasattr(getattr(value, name, None), mark) and not hasattr(value, mark):
+            what = f"expected a method, found a {type(value).__name__} of one"
+            raise ProtocolError(f"{_place_of_attribute(owner, method)}{owner.__name__}.{method}: {what}")
+
+
+def _refuse_unchecked_override(owner: type, method: str, overridden: Any, mark: str) -> None:
+    """Raise ProtocolError if an action overrides a property, or a method without a verdict one that has a verdict."""
+    function = vars(owner)[method]
+    own = next((getattr(function, name) for name in MARK_ATTRIBUTES if hasattr(function, name)), None)
+    if overridden is None or own is None:
+        return
+    unchecked = ("constraint", "action_constraint", "predicate")
+    if not hasattr(function, mark) or (own.kind in unchecked and overridden.kind not in unchecked):
+        what = f"@{own.kind} overrides @{overridden.kind}; choose another name"
+        raise ProtocolError(f"{_place_of_attribute(owner, method)}{owner.__name__}.{method}: {what}")
 
 
 def _overriding_projection(cls: type, read: Projection) -> Projection:
