@@ -258,9 +258,9 @@ class RandomWalks:
 
     def _accept_or_refuse(self, walks: WalkBatch, w: int) -> None:
         """Undo a walk's last step if it breaks a non-local constraint; the walk then chooses another."""
-        assert self.checker.python is not None
         last = int(walks.length[w]) - 1
-        if self.checker.python.is_within(walks.rows(w, last + 1)[-1]):
+        state = self.learner.interner.decode_state(walks.rows(w, last + 1)[-1])
+        if self.checker.system.is_within(state):
             walks.refused[w] = 0
             return
         walks.length[w] = last

@@ -122,7 +122,7 @@ class HandlerCache(HandlerCaller):
 
     def _require_tracked(self, owner: Action | Property) -> None:
         """Raise OpaqueSetRequired if there are exploded sets, and a method may tell their proxies from sets."""
-        for sets in self._sets.values() if owner.name in self.protocol.by_type else ():
+        for sets in self._sets.values() if owner.method_name in self.protocol.by_type else ():
             raise OpaqueSetRequired(next(iter(sets)))
 
     def _insert(self, key: tuple[str, Value, Value], result: CallResult) -> None:

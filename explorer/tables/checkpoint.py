@@ -95,6 +95,8 @@ class CheckpointSpotCheck:
             for new in self._successors(rows):
                 found = [*visited.add(new), *visited.merge_candidates()]
                 require_condition(not any(map(self._count, found)), "successors of its states are missing")
+                if self._python is not None:
+                    self._python.beyond += sum(map(len, found))
 
     def _require_first_levels(self, starts: Rows) -> int:
         """Repeat the first levels; return the number of the last level that was compared as a whole."""
@@ -148,7 +150,7 @@ class CheckpointSpotCheck:
         """Return the number of new states that satisfy the non-local constraints."""
         if self._python is None or not self._python.constrains:
             return len(rows)
-        return sum(map(self._python.is_within, rows))
+        return int(np.count_nonzero(self._python.within(rows)))
 
 
 def mark_finished(protocol: Protocol, options: SearchRequest) -> None:

@@ -60,11 +60,15 @@ class LevelStateStore:
                 first += len(rows)
 
     def numbers(self, keys: PackedKeys, which: Indices) -> StateNumbers:
-        """Return the numbers of the states with keys[which]."""
+        """Return the numbers of the states with keys[which]; -1 for those beyond a constraint.
+
+        If Python evaluates the constraint, such a state has an entry without a number; after a resume it may have no
+        entry.
+        """
         words, owners = keys[0][which], keys[1][which]
         numbers = np.zeros(len(words), np.int32)
         for p, mine in indices_by_owner_partition(owners):
-            partition, found = self._partitions[p], np.zeros(len(mine), np.int32)
+            partition, found = self._partitions[p], np.full(len(mine), -1, np.int32)
             look_up_entry_flags(
                 partition.keys, partition.places, partition.layout, words[mine], self._numbers[p], found
             )

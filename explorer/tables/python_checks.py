@@ -42,6 +42,7 @@ from kraftcheck.explorer.result import (
 from kraftcheck.explorer.tables.kernel.codes import MOST_PROPERTIES
 from kraftcheck.explorer.tables.learning.interner import Interner
 from kraftcheck.explorer.tables.rows import Rows, distinct_column_indices_and_inverse
+from kraftcheck.explorer.transition_system import PlainTransitionSystem
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import NOT_PROJECTED, SPENT_PARAMETER, Property
 from kraftcheck.spec.language.refinement import RefinementChecker
@@ -224,7 +225,7 @@ class PropertyVerdictMemo:
         self._known: dict[bytes, bool] = {}
         self._asked = 0
         self._repeats = "state" not in prop.asks
-        is_of_state = prop.asks == ("state",) and prop.name not in interner.protocol.by_type
+        is_of_state = prop.asks == ("state",) and prop.method_name not in interner.protocol.by_type
         self._of_states = StateFunctionMemo(interner, self._holds_in_state, lazily=True) if is_of_state else None
         self._is_of_parts = not {"state", "shared", SPENT_PARAMETER, "message"} & {*prop.asks}
         self._is_of_pairs = {*prop.asks} == {"me", "message"}
@@ -255,12 +256,16 @@ class PropertyVerdictMemo:
 
     def _of_each_inbox(self, rows: Rows) -> NDArray[np.bool_]:
         """Return whether the property holds for each inbox of each state, evaluated once for each inbox."""
-        contents, known = self._interner.parts_of(rows)[1], self._of_contents
-        distinct, which = np.unique(contents, return_inverse=True)
-        for content in set(distinct.tolist()) - known.keys():
-            self.evaluated += 1
-            inbox = self._interner.inboxes.decode_content(content)
-            known[content] = self._calls.holds(self._prop, {INBOX_PARAMETER: inbox})
+        interner, known = self._interner, self._of_contents
+        contents = interner.parts_of(rows)[1]
+        distinct, places, which = np.unique(contents, return_index=True, return_inverse=True)
+        for content, place in zip(distinct.tolist(), places.tolist(), strict=True):
+            if content not in known:
+                self.evaluated += 1
+                row = rows[place // contents.shape[1]]
+                given = {INBOX_PARAMETER: interner.inboxes.decode_content(content)}
+                whole = partial(_given_state, interner, row)
+                known[content] = self._calls.holds(self._prop, given, whole)
         found = np.array([known[content] for content in distinct.tolist()], bool)
         verdicts: NDArray[np.bool_] = np.all(found[which.reshape(contents.shape)], axis=1)
         return verdicts
@@ -390,21 +395,24 @@ class PropertyVerdictMemo:
         return tuple(message for message in known if isinstance(message, kinds))
 
 
+def _given_state(interner: Interner, row: Any) -> dict[str, Any]:
+    return {"state": interner.decode_state(row)}
+
+
 class PythonChecks:
     """Evaluates non-local properties and constraints by the reference semantics."""
 
     def __init__(
         self,
         parts: PropertyPartition,
-        action_constraints: tuple[Property, ...],
-        semantics: Semantics,
+        system: PlainTransitionSystem,
         interner: Interner,
         calls: HandlerCaller,
         monitor: SearchMonitor,
     ) -> None:
-        self._parts = parts
-        self._action_constraints = action_constraints
-        self._semantics = semantics
+        self._parts, self._system = parts, system
+        self._action_constraints = system.options.action_constraints
+        self._semantics = system.semantics
         self._decode = interner.decode_state
         self._monitor = monitor
         self.least: Callable[[str], Behaviour | None] = lambda name: None
@@ -420,10 +428,12 @@ class PythonChecks:
         """Whether there is a non-local constraint."""
         return bool(self._parts.non_local_constraints)
 
-    def is_within(self, row: Any) -> bool:
-        """Return whether a state, given as a row, satisfies the non-local constraints."""
-        state = self._decode(row)
-        return all(self._holds(constraint, state) for constraint in self._parts.non_local_constraints)
+    def within(self, rows: Rows) -> NDArray[np.bool_]:
+        """Return which states satisfy the non-local constraints."""
+        kept = np.ones(len(rows), bool)
+        for constraint in self._parts.non_local_constraints:
+            kept[kept] = self._verdicts[constraint.name].of(rows[kept])
+        return kept
 
     def violated_by(self, row: Any) -> list[str]:
         """Return the non-local properties that a state, given as a row, violates; memoized."""
@@ -466,11 +476,13 @@ class PythonChecks:
 
     @property
     def checks_pruned(self) -> bool:
-        """Whether non-local invariants must also be checked on states that the kernel prunes."""
-        return bool(self._parts.non_local and (self._parts.constraints or self._action_constraints))
+        """Whether pruned states must be checked too, also for errors that a non-local constraint raises."""
+        parts = self._parts
+        pruning = parts.constraints or self._action_constraints
+        return bool((parts.non_local and pruning) or (parts.non_local_constraints and parts.constraints))
 
     def check_collected(self, found: Rows, trace_to: Callable[[int], Behaviour]) -> None:
-        """Check non-local invariants on pruned successors that the kernel collected."""
+        """Check non-local invariants and constraints on pruned successors that the kernel collected."""
         rows = found[:, 1:]
 
         def trace_of(row: Any) -> Behaviour:
@@ -487,25 +499,40 @@ class PythonChecks:
                 if error.trace is None:
                     error.trace = trace_of(self._verdicts[prop.name].last)
                 raise
+        try:
+            for constraint in self._parts.non_local_constraints:
+                self._verdicts[constraint.name].of(rows)
+        except RaisedError:
+            self._repeat_constraints(rows, trace_of)
+
+    def _repeat_constraints(self, rows: Rows, trace_of: Callable[[Any], Behaviour]) -> None:
+        """Evaluate the constraints of states in order; raise the first error of one after those that hold."""
+        for row in rows:
+            try:
+                self._system.is_within(self._decode(row))
+            except RaisedError as error:
+                trace = trace_of(row)
+                if self._system.allows(trace[-2].state, trace[-1].state):
+                    error.trace = trace
+                    raise
 
     def check_pruned(self, rows: Rows, which: NDArray[np.int64], trace_to: Callable[[Rows, int], Behaviour]) -> None:
-        """Check non-local invariants on the pruned successors of states, found by the reference semantics."""
+        """Check the pruned successors of states, found by the reference semantics: see `check_collected`."""
         if not self.checks_pruned:
             return
         for index in which.tolist():
             state = self._decode(rows[index])
             for transition in self._semantics.transitions(state):
-                if self._is_pruned(state, transition.target):
+                try:
+                    is_pruned = not self._system.allows(state, transition.target)
+                    is_pruned = is_pruned or not self._system.is_within(transition.target)
+                except RaisedError as error:
+                    error.trace = (*trace_to(rows, index), trace_step_of_transition(transition))
+                    raise
+                if is_pruned:
                     for name in self._violated(transition.target):
                         found = self.least(name) or (*trace_to(rows, index), trace_step_of_transition(transition))
                         self._monitor.violation(name, found)
-
-    def _is_pruned(self, state: State, target: State) -> bool:
-        semantics = self._semantics
-        return not (
-            all(semantics.holds(c, target) for c in self._parts.constraints)
-            and all(semantics.holds_over(c, state, target) for c in self._action_constraints)
-        )
 
     def _violated(self, state: State) -> list[str]:
         """Return the non-local properties that a state violates, without those already reported."""

@@ -105,7 +105,7 @@ class TableTransitionSystem:
     def _memo_of(self, prop: Property) -> StateFunctionMemo | None:
         """Return the memo of a property of whole states; None if it may inspect types, or bounds are hidden."""
         interner, calls = self.expander.learner.interner, self.expander.learner.calls
-        if prop.asks != ("state",) or prop.name in interner.protocol.by_type or self._hides_bounds():
+        if prop.asks != ("state",) or prop.method_name in interner.protocol.by_type or self._hides_bounds():
             return None
         found = next((memo for one, memo in self._memos if one is prop), None)
         if found is None:

@@ -69,8 +69,8 @@ class ViolationChecker:
         parts = expander.parts
         self.python: PythonChecks | None = None
         if parts.non_local or parts.non_local_constraints:
-            given = options.action_constraints, self.semantics, self._learner.interner, self._learner.calls
-            self.python = PythonChecks(parts, *given, self.monitor)
+            learner = self._learner
+            self.python = PythonChecks(parts, self.system, learner.interner, learner.calls, self.monitor)
 
     def result_of(self, search: Callable[[], None]) -> Result:
         """Run a search, test the purity of its handlers, and return its result."""

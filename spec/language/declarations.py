@@ -318,6 +318,11 @@ class Action:
     reads: tuple[Projection, ...]
     fairness: Fairness | None = None
 
+    @property
+    def method_name(self) -> str:
+        """The name of the action that the method declares."""
+        return self.name
+
     @cached_property
     def asks(self) -> tuple[str, ...]:
         """Names of the parameters after the acting replica and the message: `shared` and projections."""
@@ -571,8 +576,14 @@ class Property:
     only: Value = None  # the id of the only replica to bind to `me`, or None for every replica
     given: tuple[str, ...] = ()  # names of parameters that a formula binds
     fixed: tuple[tuple[str, Value], ...] = ()  # the bound values, by name
+    base_name: str = ""  # of a predicate with bound values, a replica or a negation: the predicate's name
     refined: Any = None  # of a refinement: the abstract protocol, a class
     whole: Any = None  # of a part of a property over states: that property
+
+    @property
+    def method_name(self) -> str:
+        """The name of the property that the method declares."""
+        return self.base_name or self.name
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
@@ -587,15 +598,16 @@ class Property:
                 f"{self.name}.of(...): expected values for {wanted}, found {', '.join(values) or 'none'}"
             )
         told = ", ".join(str(values[name]) for name in self.given)
-        return replace(self, name=f"{self.name}({told})", fixed=tuple((name, values[name]) for name in self.given))
+        fixed = tuple((name, values[name]) for name in self.given)
+        return replace(self, name=f"{self.name}({told})", base_name=self.method_name, fixed=fixed)
 
     def negated(self) -> Property:
         """Return the negation of the property, for each replica."""
-        return replace(self, name=f"not {self.name}", opposite=not self.opposite)
+        return replace(self, name=f"not {self.name}", base_name=self.method_name, opposite=not self.opposite)
 
     def of(self, replica: Value) -> Property:
         """Return the property, restricted to the replica with the id `replica`."""
-        return replace(self, name=f"{self.name} at {replica}", only=replica)
+        return replace(self, name=f"{self.name} at {replica}", base_name=self.method_name, only=replica)
 
     def formula(self, protocol: object) -> Formula:
         """Return the formula of a temporal property."""

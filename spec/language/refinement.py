@@ -82,7 +82,7 @@ class RefinementChecker:
     def _seen(self, reader: str, state: Any) -> Any:
         """Return the state, or a proxy of it, that the mapping is called with."""
         prop, reads = self.prop, self.protocol.hidden_reads
-        if prop.name in self.protocol.by_type and type(state) is not State:
+        if prop.method_name in self.protocol.by_type and type(state) is not State:
             state = state.but()
         return state if reads is None else reads.seen(reader, prop.name, "state", state)
 

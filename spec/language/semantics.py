@@ -76,12 +76,12 @@ def _read_tracked_arguments(protocol: Protocol, owner: Action | Property, given:
 
     A method that may inspect types gets the shared record itself instead of a proxy, which counts as reading all of it.
     """
-    if owner.name in protocol.by_type and "shared" in owner.asks and hasattr(type(given["shared"]), "__whole__"):
+    if owner.method_name in protocol.by_type and "shared" in owner.asks and hasattr(type(given["shared"]), "__whole__"):
         given = {**given, "shared": given["shared"].__whole__()}
     if protocol.hidden_reads is None:
         return [given[name] for name in owner.asks]
     reader = f"{'action' if isinstance(owner, Action) else owner.kind.replace('_', ' ')} {owner.name}"
-    return [protocol.hidden_reads.seen(reader, owner.name, name, given[name]) for name in owner.asks]
+    return [protocol.hidden_reads.seen(reader, owner.method_name, name, given[name]) for name in owner.asks]
 
 
 def generator_line(made: object) -> int | None:

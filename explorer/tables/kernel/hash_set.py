@@ -361,11 +361,13 @@ def mark_entries_of_words(keys: Any, places: Any, layout: Any, words: Any, known
 
 @jit
 def look_up_entry_flags(keys: Any, places: Any, layout: Any, words: Any, flags: Any, found: Any) -> None:
-    """Copy to `found` the flag at the place of each of the packed `words`, which must all be entries."""
+    """Copy to `found` the flag at the place of each of the packed `words` that is an entry."""
     keys, places, shape = unowned_array(keys), unowned_array(places), layout_as_tuple(layout)
     words, flags, found = unowned_array(words), unowned_array(flags), unowned_array(found)
     for i in range(len(words)):
-        found[i] = flags[find_entry_place(keys, places, shape, words, i)]
+        at = find_entry_place(keys, places, shape, words, i)
+        if at >= 0:
+            found[i] = flags[at]
 
 
 @jit

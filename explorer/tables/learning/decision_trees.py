@@ -518,7 +518,7 @@ class ReadProxyPolicy:
         misses = self.misses.get(root)
         if misses is not None:
             self.misses[root] = misses = misses + 1
-        opaque = name in self.opaque
+        opaque = owner.method_name in self.opaque
         opaque_me = opaque or (root, False) in self._whole  # a switch to plain records is final
         opaque_me |= (misses or 0) > max(CALLS_TO_JUDGE_PROXIES, len(self._interner.locals) // 2)
         if opaque_me and (root, opaque) not in self._whole:

@@ -195,7 +195,9 @@ class PythonMissHandler:
             except (ActionError, RaisedError):
                 if not (log.by_field and log.used_proxies):
                     raise
-                self.policy.opaque.add(owner.name)  # the error may come from a proxy: call again with plain records
+                self.policy.opaque.add(
+                    owner.method_name
+                )  # the error may come from a proxy: call again with plain records
         self.trees.await_elements(number, log.awaited)
         node = self._leaf(number, log)
         if isinstance(found, bool):
