@@ -62,8 +62,7 @@ class LevelStateStore:
     def numbers(self, keys: PackedKeys, which: Indices) -> StateNumbers:
         """Return the numbers of the states with keys[which]; -1 for those beyond a constraint.
 
-        If Python evaluates the constraint, such a state has an entry without a number; after a resume it may have no
-        entry.
+        Such a state is in the visited set, without a number. After a resume it may be missing there.
         """
         words, owners = keys[0][which], keys[1][which]
         numbers = np.zeros(len(words), np.int32)

@@ -45,7 +45,6 @@ from kraftcheck.explorer.tables.rows import Rows, distinct_column_indices_and_in
 from kraftcheck.explorer.transition_system import PlainTransitionSystem
 from kraftcheck.spec.errors import RaisedError
 from kraftcheck.spec.language.declarations import NOT_PROJECTED, SPENT_PARAMETER, Property
-from kraftcheck.spec.language.refinement import RefinementChecker
 from kraftcheck.spec.language.semantics import Semantics, property_bindings
 from kraftcheck.spec.language.state import State
 from kraftcheck.spec.values import Map, Record, Value
@@ -574,7 +573,7 @@ class RefinementChecks:
             if not seen & bit:
                 here, where = np.unique(sources, return_inverse=True)
                 before, after = numbers.of(rows[here])[where], numbers.of(targets)
-                wrong = self._wrong(refinement, before, after)
+                wrong = _are_not_allowed(len(refinement.mapped), refinement.allows, before, after)
                 if wrong.any():
                     yield int(sources[wrong].min()), bit
 
@@ -582,16 +581,15 @@ class RefinementChecks:
         """Yield the place of the first row of a path to which a violating step leads, and the bit of the property."""
         for bit, refinement, numbers in self._mappings:
             found = numbers.of(rows)
-            wrong = self._wrong(refinement, found[:-1], found[1:])
+            wrong = _are_not_allowed(len(refinement.mapped), refinement.allows, found[:-1], found[1:])
             if wrong.any():
                 yield int(wrong.argmax()) + 1, bit
 
-    def _wrong(
-        self, refinement: RefinementChecker, before: NumbersOfStates, after: NumbersOfStates
-    ) -> NDArray[np.bool_]:
-        """Return which pairs of abstract states are no step of the abstract protocol."""
-        count = len(refinement.mapped)
-        pairs, which = np.unique(before * count + after, return_inverse=True)
-        allowed = [refinement.allows(*divmod(pair, count)) for pair in pairs.tolist()]
-        wrong: NDArray[np.bool_] = ~np.array(allowed, bool)[which]
-        return wrong
+
+def _are_not_allowed(
+    count: int, allows: Callable[[int, int], bool], before: NumbersOfStates, after: NumbersOfStates
+) -> NDArray[np.bool_]:
+    """Return which pairs of `count` abstract states are no step of the abstract protocol."""
+    pairs, which = np.unique(before * count + after, return_inverse=True)
+    wrong: NDArray[np.bool_] = ~np.array([allows(*divmod(pair, count)) for pair in pairs.tolist()], bool)[which]
+    return wrong

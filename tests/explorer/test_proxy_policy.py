@@ -111,7 +111,7 @@ def test_what_is_given_whole_stays_so_when_there_are_many_more_replicas() -> Non
     """Else fields would be asked about where the whole replica was, which looks as if the property were not pure."""
     known, forgotten = SimpleNamespace(locals=[None], protocol=Counting()), []
     how = ReadProxyPolicy(cast(Any, known), cast(Any, SimpleNamespace(forget=forgotten.append)))
-    how.misses[7], matters = 0, cast(Any, SimpleNamespace(name="matters"))
+    how.misses[7], matters = 0, cast(Any, SimpleNamespace(name="matters", method_name="matters"))
     assert [how.of(7, matters) for _ in range(CALLS_TO_JUDGE_PROXIES)] == [(True, True)] * CALLS_TO_JUDGE_PROXIES
     assert how.of(7, matters) == (True, False)
     known.locals *= 8 * CALLS_TO_JUDGE_PROXIES
