@@ -62,7 +62,7 @@ class LevelStateStore:
     def numbers(self, keys: PackedKeys, which: Indices) -> StateNumbers:
         """Return the numbers of the states with keys[which]; -1 for those beyond a constraint.
 
-        Such a state is in the visited set, without a number. After a resume it may be missing there.
+        The visited set may have entries of states beyond a constraint, without numbers; not after a resume.
         """
         words, owners = keys[0][which], keys[1][which]
         numbers = np.zeros(len(words), np.int32)
