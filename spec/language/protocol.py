@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Never
 
 from kraftcheck.spec.errors import FORGOT_YIELD_MESSAGE, ConstantError, ProtocolError, RaisedError, unknown_name_message
 from kraftcheck.spec.language.declarations import (
@@ -202,7 +202,8 @@ class Protocol:
         cls.actions, cls.properties = (_declared_actions_or_properties(cls, mark) for mark in MARK_ATTRIBUTES)
         _refuse_projections_sharing_a_name((*cls.actions.values(), *cls.properties.values()))
 
-    def __init__(self, **values: Value) -> None:
+    def __init__(self, *unnamed: Never, **values: Value) -> None:
+        _refuse_unnamed_constants(type(self).__name__, unnamed)
         hints = type_hints(type(self))
         for declared in self.constants.values():
             value = values.pop(declared.attribute, declared.default)
@@ -488,6 +489,12 @@ _OVERRIDABLE_NAMES = {
     *("accepted_names", "none_is", "written_only", "configuration", "initial", "receives", "check_constants"),
 }
 """The names of `Protocol` that a subclass may define."""
+
+
+def _refuse_unnamed_constants(name: str, unnamed: tuple[object, ...]) -> None:
+    if unnamed:
+        marker = f"as a pytest marker, write pytest.mark.kraftcheck.with_args({name})"
+        raise ProtocolError(f"{name}: expected each constant by name, as {name}(CONSTANT=1); {marker}")
 
 
 def _refuse_reserved_names(cls: type, more: set[str]) -> None:

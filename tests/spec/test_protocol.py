@@ -142,6 +142,12 @@ def test_constants_that_do_not_fit(values: dict[str, Any], message: str) -> None
     assert isinstance(raised.value, InputError)
 
 
+def test_a_constant_without_a_name() -> None:
+    """As in `@pytest.mark.kraftcheck(Configured)`: pytest marks the class, and calls it with the test."""
+    with pytest.raises(ProtocolError, match=r"Configured: expected each constant by name, .*\.with_args\(Configured\)"):
+        Configured(test_a_constant_without_a_name)
+
+
 # Actions
 
 
