@@ -130,6 +130,7 @@ STRICT_LIMIT = "strict"
 NOTHING_CHECKED_WARNING = (
     "nothing is checked: neither a property nor deadlock; name an INVARIANT or a PROPERTY, or check for deadlock"
 )
+NOTHING_SEARCHED = "no state was searched"
 
 
 @dataclass
@@ -502,7 +503,7 @@ class SearchMonitor:
         found, names = self.result, ", ".join(dict.fromkeys(prop.name for prop in self.options.constraints))
         if not names or found.runs is not None or found.distinct_states or found.limit:
             return []
-        return [f"no state was searched: every initial state violates CONSTRAINT {names}"]
+        return [f"{NOTHING_SEARCHED}: every initial state violates CONSTRAINT {names}"]
 
     def _unchecked(self, properties: tuple[Property, ...], what: str) -> list[str]:
         """Return a note about the reachability or temporal properties that the search did not check."""

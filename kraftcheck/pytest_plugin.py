@@ -124,9 +124,13 @@ def _check_model(
     from kraftcheck.reporting.output import search_report_lines as report_lines
     from kraftcheck.runner import exit_code
     from kraftcheck.spec.errors import InputError
+    from kraftcheck.spec.type_checks import require_fitting_argument
 
     problem = None
     try:
+        require_fitting_argument("allow_incomplete", allow_incomplete, bool)
+        require_fitting_argument("allow_unchecked", allow_unchecked, bool)
+        require_fitting_argument("report", report, str | PathLike | None)
         require_report_extension(None if report is None else Path(report))
         loaded = load(model, config, variant=variant, constants=options.pop("constants", None))
         job = loaded.job(**options)
@@ -145,4 +149,16 @@ def _check_model(
         except InputError as error:  # the test fails with the counterexample anyway
             pytest.fail(f"{said}\n{error}", pytrace=False)
         pytest.fail(f"{said}\nthe page: {file}", pytrace=False)
+    if not allow_unchecked:
+        _require_searched_states(result)
     return result
+
+
+def _require_searched_states(result: Result) -> None:
+    """Fail the test if a constraint excludes every initial state."""
+    __tracebackhide__ = True
+    from kraftcheck.explorer.result import NOTHING_SEARCHED
+
+    for text in result.warnings:
+        if text.startswith(NOTHING_SEARCHED):
+            pytest.fail(f"kraftcheck: {text}; or allow it with allow_unchecked=True", pytrace=False)

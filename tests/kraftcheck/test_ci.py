@@ -282,6 +282,30 @@ def test_a_test_that_checks_nothing_fails_unless_it_expects_that(tmp_path: Path,
         _check_model(lambda: tmp_path / "page.html", "two-phase-commit", "smoke", engine="reference", strict=True)
 
 
+def test_a_test_that_searches_no_state_fails_unless_it_expects_that(tmp_path: Path, ends: str) -> None:
+    constraint = "\n    @constraint\n    def never(self, me: Node) -> bool:\n        return False\n"
+    Path(ends.partition(":")[0]).write_text(DEADLOCKED + constraint)
+    (tmp_path / "none.cfg").write_text("CONSTRAINT Never\n")
+    check_marked = partial(_check_model, lambda: tmp_path / "page.html", ends, str(tmp_path / "none.cfg"))
+    with pytest.raises(pytest.fail.Exception, match=r"no state was searched: .* CONSTRAINT Never; or allow it with"):
+        check_marked(engine="reference")
+    assert check_marked(engine="reference", allow_unchecked=True).distinct_states == 0
+
+
+@pytest.mark.parametrize(
+    ("argument", "problem"),
+    [
+        ({"allow_incomplete": "no"}, "argument allow_incomplete: expected True or False, found 'no'"),
+        ({"allow_unchecked": 0}, "argument allow_unchecked: expected True or False, found 0"),
+        ({"report": 3}, "argument report: expected a string or a path or None, found 3"),
+        ({"report": str.upper}, "argument report: expected a string or a path or None, found "),
+    ],
+)
+def test_an_argument_of_a_marker_has_its_type(argument: dict[str, object], problem: str) -> None:
+    with pytest.raises(pytest.fail.Exception, match=problem):
+        _check_model(lambda: Path("page.html"), "die-hard", "smoke", engine="reference", **argument)
+
+
 # Going on
 
 
