@@ -84,9 +84,9 @@ def _report_page_path(request: pytest.FixtureRequest) -> Path:
 
 
 def _file_name_of_test(test: str) -> str:
-    """Return a short file name for a test, unique by a hash for tests with parameters."""
+    """Return a short file name for a test, unique by a hash for tests with parameters or unusual names."""
     plain = re.sub(r"[^\w.-]+", "-", test, flags=re.ASCII).strip("-")
-    if "[" not in test and test.isascii() and len(plain) <= MOST_NAME_CHARACTERS:
+    if re.fullmatch(r"[\w./]+(::\w+)+", test, re.ASCII) and len(plain) <= MOST_NAME_CHARACTERS:
         return plain
     return f"{plain[:MOST_NAME_CHARACTERS]}-{blake2b(test.encode('utf-8', 'replace'), digest_size=4).hexdigest()}"
 

@@ -22,7 +22,7 @@ from kraftcheck import InputError, Verdict, check, load
 from kraftcheck.engines import run_with_compile_timing, search
 from kraftcheck.explorer.kernel_compilation import replace_unusable_cache_folder, timed_compilation
 from kraftcheck.explorer.result import SEARCH_CLOCK, Result, Violation
-from kraftcheck.pytest_plugin import _check_model
+from kraftcheck.pytest_plugin import _check_model, _file_name_of_test
 from kraftcheck.reporting.as_json import JSON_SCHEMA_VERSION, value_as_json
 from kraftcheck.spec import Map, ModelValue
 from tests.support.command_line import Run
@@ -304,6 +304,12 @@ def test_a_test_that_searches_no_state_fails_unless_it_expects_that(tmp_path: Pa
 def test_an_argument_of_a_marker_has_its_type(argument: dict[str, object], problem: str) -> None:
     with pytest.raises(pytest.fail.Exception, match=problem):
         _check_model(lambda: Path("page.html"), "die-hard", "smoke", engine="reference", **argument)
+
+
+def test_each_test_has_the_name_of_its_own_page() -> None:
+    assert _file_name_of_test("a/b.py::TestC::test_d") == "a-b.py-TestC-test_d"
+    tests = ("a/b.py::t", "a-b.py::t", "a b.py::t", "a/b.py::t[1]", "a/b.py::t[2]", "a/b.py::t-1", "a/b.py::t/1")
+    assert len(set(map(_file_name_of_test, tests))) == len(tests)
 
 
 # Going on
