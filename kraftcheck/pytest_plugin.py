@@ -19,7 +19,7 @@ from hashlib import blake2b
 from inspect import signature
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -31,7 +31,13 @@ if TYPE_CHECKING:
 MOST_NAME_CHARACTERS = 150
 """Maximum length of a test's name in the file name of its page."""
 
-Check = Callable[..., "Result"]
+
+class Check(partial["Result"]):
+    """A function that checks a model: the fixture of a test without the marker."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        fix = 'write @pytest.mark.kraftcheck("MODEL"), or call kraftcheck("MODEL")'
+        raise AttributeError(f"kraftcheck.{name}: no marker names a model; {fix}")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -52,19 +58,35 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Fail a test that has the marker and not the fixture, or two markers: it would pass without a search."""
-    if not any(item.iter_markers("kraftcheck")):
-        return
-    if "kraftcheck" not in getattr(item, "fixturenames", ()):
+    if _nearest_marker(item) is not None and "kraftcheck" not in getattr(item, "fixturenames", ()):
         pytest.fail("kraftcheck: the marker alone checks nothing; add the parameter `kraftcheck`", pytrace=False)
-    if sum(mark.name == "kraftcheck" for mark in item.own_markers) > 1:
+
+
+def _nearest_marker(item: pytest.Item) -> pytest.Mark | None:
+    """Return the marker of the function, else of the class, its bases or the module; fail if two are nearest."""
+    marked = list(item.iter_markers_with_node("kraftcheck"))
+    near = [mark for node, mark in marked if node is marked[0][0]]
+    if near and isinstance(marked[0][0], pytest.Class):
+        near = _markers_of_class(marked[0][0].obj) or near
+    if any(mark != near[0] for mark in near):
         pytest.fail("kraftcheck: a test checks one model, found two markers; write a test for each", pytrace=False)
+    return near[0] if near else None
+
+
+def _markers_of_class(kind: type) -> list[pytest.Mark]:
+    """Return the markers of a class, else of its bases; pytest lists those of all, the bases' first."""
+    stored: Any = vars(kind).get("pytestmark", [])
+    listed = stored if isinstance(stored, list) else [stored]
+    marks = (one.mark if isinstance(one, pytest.MarkDecorator) else one for one in listed)
+    own = [mark for mark in marks if mark.name == "kraftcheck"]
+    return own or [mark for base in kind.__bases__ for mark in _markers_of_class(base)]
 
 
 @pytest.fixture
 def kraftcheck(request: pytest.FixtureRequest) -> Result | Check:
     """Return the result of the marker's search; without a marker, a function that searches."""
-    marker = request.node.get_closest_marker("kraftcheck")
-    check = partial(_check_model, partial(_report_page_path, request))
+    marker = _nearest_marker(request.node)
+    check = Check(_check_model, partial(_report_page_path, request))
     if marker is None:
         return check
     try:

@@ -425,14 +425,65 @@ def test_has_no_model(kraftcheck):
 def test_as_a_function(kraftcheck):
     assert kraftcheck("lock-service", "smoke", engine="reference").complete
     kraftcheck("lock-service", "smoke", engin="reference")
+
+def test_has_no_marker(kraftcheck):
+    assert kraftcheck.complete
+"""
+
+MARKED_LEVELS = """
+import pytest
+
+HOLDS = pytest.mark.kraftcheck("lock-service", "smoke", engine="reference")
+BROKEN = pytest.mark.kraftcheck("lock-service", variant="impatient-server", engine="reference")
+pytestmark = [HOLDS, BROKEN]
+
+def test_two(kraftcheck):
+    pass
+
+@HOLDS
+@BROKEN
+class TestTwo:
+    def test_two(self, kraftcheck):
+        pass
+
+    @HOLDS
+    def test_holds(self, kraftcheck):
+        pass
+
+@BROKEN
+class TestBase:
+    def test_base(self, kraftcheck):
+        pass
+
+@HOLDS
+class TestSub(TestBase):
+    pass
+
+class TestHeir(TestSub):
+    pass
+
+@BROKEN
+class TestBroken(TestSub):
+    pass
+
+@HOLDS
+class Mixin:
+    pass
+
+class TestTwoBases(TestBase, Mixin):
+    pass
+
+@HOLDS
+class TestOverTwoBases(TestTwoBases):
+    pass
 """
 
 
-def pytest_in(folder: Path) -> str:
+def pytest_in(folder: Path, *more: str) -> str:
     """Return what pytest prints in a folder."""
     plugin = () if _is_installed() else ("-p", "kraftcheck.pytest_plugin")
     options = ("-q", *plugin, "-p", "no:cacheprovider", "--strict-markers")
-    command = [sys.executable, "-m", "pytest", *options, str(folder)]
+    command = [sys.executable, "-m", "pytest", *options, *more, str(folder)]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder).stdout
 
 
@@ -440,7 +491,7 @@ def pytest_in(folder: Path) -> str:
 def test_the_pytest_plugin(tmp_path: Path) -> None:
     (tmp_path / "test_models.py").write_text(PLUGIN_TESTS)
     told = pytest_in(tmp_path)
-    assert "1 failed, 2 passed, 10 errors" in told, told
+    assert "2 failed, 2 passed, 10 errors" in told, told
     assert "Counterexample to MutualExclusion, 8 states" in told
     assert "the page: broken.html" in told
     assert told.count("\nkraftcheck: the marker alone checks nothing; add the parameter `kraftcheck`") == 2, told
@@ -454,6 +505,24 @@ def test_the_pytest_plugin(tmp_path: Path) -> None:
     assert '"property":"MutualExclusion"' in (tmp_path / "broken.html").read_text()
     assert "INCOMPLETE: nothing is violated so far, stopped at --max-states" in told
     assert "kraftcheck: unknown option engin" in told, told
+    assert "AttributeError: kraftcheck.complete: no marker names a model; write @pytest" in told, told
+
+
+@pytest.mark.slow
+def test_the_nearest_marker_counts(tmp_path: Path) -> None:
+    (tmp_path / "test_levels.py").write_text(MARKED_LEVELS)
+    told = pytest_in(tmp_path, "-rpE")
+    assert set(re.findall(r"PASSED test_levels.py::(\S+)", told)) == {
+        "TestTwo::test_holds",
+        "TestSub::test_base",
+        "TestHeir::test_base",
+        "TestOverTwoBases::test_base",
+    }, told
+    failed = dict(re.findall(r"ERROR at setup of (\S+) _+\n(.*)", told))
+    violated = {name for name, said in failed.items() if said == "Counterexample to MutualExclusion, 8 states"}
+    assert violated == {"TestBase.test_base", "TestBroken.test_base"}, told
+    two = {name for name, said in failed.items() if said.startswith("kraftcheck: a test checks one model")}
+    assert two == {"test_two", "TestTwo.test_two", "TestTwoBases.test_base"}, told
 
 
 def _is_installed() -> bool:
