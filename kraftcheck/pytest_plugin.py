@@ -98,10 +98,13 @@ def kraftcheck(request: pytest.FixtureRequest) -> Result | Check:
 
 def _report_page_path(request: pytest.FixtureRequest) -> Path:
     """Return the path for a failed test's report page."""
+    from kraftcheck.reporting.output import convert_write_errors
+
     given = request.config.getoption("--kraftcheck-reports")
     factory: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
     folder = factory.mktemp("kraftcheck") if given is None else Path(given)
-    folder.mkdir(parents=True, exist_ok=True)
+    with convert_write_errors("--kraftcheck-reports", folder):
+        folder.mkdir(parents=True, exist_ok=True)
     return folder / f"{_file_name_of_test(request.node.nodeid)}.html"
 
 
@@ -165,8 +168,8 @@ def _check_model(
         pytest.fail(f"kraftcheck: {problem}", pytrace=False)
     if exit_code(result, allow_incomplete=allow_incomplete, strict=strict):
         said = lines_as_plain_text(report_lines(job.protocol, result, configuration=job.config_name, quiet=True))
-        file = Path(report) if report is not None else page()
         try:
+            file = page() if report is None else Path(report)
             loaded.write_report(result, file, **options)
         except InputError as error:  # the test fails with the counterexample anyway
             pytest.fail(f"{said}\n{error}", pytrace=False)

@@ -506,6 +506,9 @@ def test_the_pytest_plugin(tmp_path: Path) -> None:
     assert "INCOMPLETE: nothing is violated so far, stopped at --max-states" in told
     assert "kraftcheck: unknown option engin" in told, told
     assert "AttributeError: kraftcheck.complete: no marker names a model; write @pytest" in told, told
+    told = pytest_in(tmp_path, "--kraftcheck-reports", "test_models.py", "-k", "is_incomplete")
+    assert "\nINCOMPLETE: " in told
+    assert "\n--kraftcheck-reports test_models.py: cannot be written: File exists\n" in told, told
 
 
 @pytest.mark.slow
