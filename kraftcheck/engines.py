@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from importlib import import_module
 from inspect import unwrap
 from math import exp2, factorial, inf, log, prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from kraftcheck.explorer.request import CAPABILITIES, OPTIONS, Progress, SearchRequest, lacking_features_with_texts
 from kraftcheck.explorer.result import SEARCH_CLOCK, Interrupted, Result, Verdict
@@ -57,8 +57,11 @@ ENGINE_CALL_THRESHOLDS = {"bytecode": ((1 << 10, 0.2), (1 << 12, 0.05)), "refere
 """Calls for each step from which another engine takes less time, by the number of states from which they count."""
 MOST_BYTECODE_BYTES = 8 << 30
 """Memory that is enough for the bytecode engine. It gives up at 2 GiB of words, and copies them while they grow."""
-TABLE_CALL_COST = 8
-"""Calls of the reference engine, or its steps, that take as long as a call of the table engine."""
+TABLE_CALL_COST = 4
+"""Calls of the reference engine, or its steps, that take half as long as a call of the table engine.
+
+Only half, since the table engine's calls become rarer in most searches, and the reference engine's do not.
+"""
 OPTIONS_OF_TABLES_UNSET: dict[str, Any] = {
     "workers": None, "memory": None, "checkpoint": None, "resume": None,
     "checkpoint_every": SearchRequest.checkpoint_every,
@@ -262,6 +265,7 @@ class EngineChooser:
         self._left = inf  # calls for each step where the table engine gave up
         self._spent = [("tables", 0.0)]  # the engines in turn, with the seconds of each
         self.notes: list[str] = []
+        self._note: Callable[[str, str], str] = lambda engine, problem: ""
         self.problem = ""  # why another engine is not chosen
         self._restart()
 
@@ -312,14 +316,15 @@ class EngineChooser:
         return replace(self._options, **OPTIONS_OF_TABLES_UNSET | ({} if is_met else {"memory": memory}))
 
     def change(self) -> None:
-        """Change over to the next engine; after another one this is the table engine, which then stays."""
-        if self.engine != "tables":
-            self._others = [one for one in self._others if one != self.engine and time.monotonic() <= self._until]
+        """Change over to the next engine; after another one this is the table engine, unless a third one is better."""
+        if self._following == self.engine:
             self._following = "tables"
+        if self.engine != "tables" and self._following == "tables":
+            self._others = [one for one in self._others if one != self.engine and time.monotonic() <= self._until]
             self.notes.clear()
             if self._options.resume is not None:  # the checkpoint holds the seconds of the tables
                 self._spent = [one for one in self._spent if one[0] != "tables"]
-        elif self._has_checkpoint:
+        elif self.engine == "tables" and self._has_checkpoint:
             from kraftcheck.explorer.checkpoint import request_resuming_if_saved
 
             self._until = time.monotonic() + min(self._options.checkpoint_every, (self.rest().time_limit or inf) / 2)
@@ -340,6 +345,12 @@ class EngineChooser:
             raise EngineChangeSignal
         if time.monotonic() > self._until or self._is_slower(progress):
             raise EngineChangeSignal
+        if (
+            self.engine == "reference"
+            and "bytecode" in self._others
+            and self._is_translatable(progress.distinct_states)
+        ):
+            self._follow("bytecode")
 
     def _is_slower(self, progress: Progress) -> bool:
         """Return whether the bytecode engine takes longer for a step than the table engine would for its calls."""
@@ -359,11 +370,14 @@ class EngineChooser:
         for engine in [*self._others]:
             if self._is_faster(engine, size, last, progress):
                 steps, workers = progress.generated_states - len(self._starts), self._options.workers or 1
-                self.notes = [_engine_change_note(progress, steps, engine, workers, self.problem)]
-                self._following, self._left = engine, calls
+                self._note, self._left = partial(_engine_change_note, progress, steps, workers), calls
                 self._most = _states_until_calls_are_rare(engine, size, before, calls)
-                raise EngineChangeSignal
+                self._follow(engine)
         self._last, self._last_size, self._calls = progress, size, (self._calls[1], calls)
+
+    def _follow(self, engine: str) -> NoReturn:
+        self.notes, self._following = [self._note(engine, self.problem)], engine
+        raise EngineChangeSignal
 
     def _is_faster(self, engine: str, size: int, before: Progress, progress: Progress) -> bool:
         """Return whether another engine takes less time, by the calls since a sample."""
@@ -412,7 +426,7 @@ def _holds_finished_search(folder: Any) -> bool:
     return holds_finished_search(folder)
 
 
-def _engine_change_note(progress: Progress, steps: int, engine: str, workers: int, problem: str) -> str:
+def _engine_change_note(progress: Progress, steps: int, workers: int, engine: str, problem: str) -> str:
     calls = progress.calls
     most = sorted(name for name, times in calls.items() if 2 * times > max(calls.values()))
     return (

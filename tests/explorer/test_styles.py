@@ -205,14 +205,14 @@ def test_another_engine_has_half_of_the_time_where_there_is_a_checkpoint() -> No
         assert most - 1 <= choice._until - time.monotonic() <= most
 
 
-@pytest.mark.parametrize(("calls", "is_dear"), [(14_000, True), (3_000, False)])
+@pytest.mark.parametrize(("calls", "is_dear"), [(32_000, True), (24_000, False), (3_000, False)])
 def test_a_call_in_each_state_is_dear_even_if_there_are_more_steps(
     calls: int, is_dear: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bytecode, "is_interpreter_compiled", lambda: True)
     monkeypatch.setattr(bytecode, "untranslatable_reason", lambda *_: "a word")
     choice = engines.EngineChooser(load("die-hard").protocol, SearchRequest())
-    progress = Progress(10_000, 27_000, 20, 100, 1.0, handler_calls={"FillSmallJug": calls})
+    progress = Progress(10_000, 40_000, 20, 100, 1.0, handler_calls={"FillSmallJug": calls})
     with pytest.raises(engines.EngineChangeSignal) if is_dear else nullcontext():
         choice.watched().report(progress)  # type: ignore[misc]
     assert [note.count(": the reference engine searched; a word; see") for note in choice.notes] == [1] * is_dear
@@ -416,6 +416,26 @@ def chooser_at(*calls_per_step: float) -> engines.EngineChooser:
     choice.change()
     assert choice.engine == "bytecode"
     return choice
+
+
+def test_the_reference_engine_ends_where_it_pays_to_compile_the_bytecode_engine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bytecode, "untranslatable_reason", lambda *_: None)
+    monkeypatch.setattr(bytecode, "is_interpreter_compiled", lambda: False)
+    choice = engines.EngineChooser(load("die-hard").protocol, SearchRequest())
+    for states, engine in ((4_096, "reference"), (engines.LEAST_BYTECODE_STATES, "bytecode")):
+        report = choice.watched().report
+        assert report is not None
+        report(Progress(states // 4, states // 4, 9, 9, 1.0, handler_calls={"FillSmallJug": states // 2}))
+        with pytest.raises(engines.EngineChangeSignal):
+            report(Progress(states, states, 9, 9, 1.0, handler_calls={"FillSmallJug": 2 * states}))
+        choice.change()
+        assert choice.engine == engine
+        assert [f": the {engine} engine searched; see" in note for note in choice.notes] == [True]
+    choice.problem = "; a value of type dict"
+    choice.change()
+    assert (choice.engine, choice._others, choice.notes) == ("tables", ["reference"], [])
 
 
 def test_calls_that_become_rarer_by_turns_are_no_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
