@@ -319,19 +319,26 @@ class EngineChooser:
         """Change over to the next engine; after another one this is the table engine, unless a third one is better."""
         if self._following == self.engine:
             self._following = "tables"
-        if self.engine != "tables" and self._following == "tables":
-            self._others = [one for one in self._others if one != self.engine and time.monotonic() <= self._until]
-            self.notes.clear()
-            if self._options.resume is not None:  # the checkpoint holds the seconds of the tables
-                self._spent = [one for one in self._spent if one[0] != "tables"]
-        elif self.engine == "tables" and self._has_checkpoint:
+        if self.engine == "tables":
+            self._leave_tables()
+        elif self._following == "tables":
+            self._return_to_tables()
+        self.engine = self._following
+        self._spent.append((self.engine, 0.0))
+        self._restart()
+
+    def _leave_tables(self) -> None:
+        if self._has_checkpoint:
             from kraftcheck.explorer.checkpoint import request_resuming_if_saved
 
             self._until = time.monotonic() + min(self._options.checkpoint_every, (self.rest().time_limit or inf) / 2)
             self._options = request_resuming_if_saved(self._options)
-        self.engine = self._following
-        self._spent.append((self.engine, 0.0))
-        self._restart()
+
+    def _return_to_tables(self) -> None:
+        self._others = [one for one in self._others if one != self.engine and time.monotonic() <= self._until]
+        self.notes.clear()
+        if self._options.resume is not None:  # the checkpoint holds the seconds of the tables
+            self._spent = [one for one in self._spent if one[0] != "tables"]
 
     def _see(self, progress: Progress) -> None:
         self._spent[-1] = self.engine, progress.seconds
@@ -345,11 +352,7 @@ class EngineChooser:
             raise EngineChangeSignal
         if time.monotonic() > self._until or self._is_slower(progress):
             raise EngineChangeSignal
-        if (
-            self.engine == "reference"
-            and "bytecode" in self._others
-            and self._is_translatable(progress.distinct_states)
-        ):
+        if self.engine == "reference" and self._is_translatable(progress.distinct_states):
             self._follow("bytecode")
 
     def _is_slower(self, progress: Progress) -> bool:
@@ -399,6 +402,8 @@ class EngineChooser:
 
     def _is_translatable(self, states: int) -> bool:
         """Return whether the bytecode engine supports the protocol; it is not asked again if not."""
+        if "bytecode" not in self._others:
+            return False
         if states < LEAST_BYTECODE_STATES and not _engine_module("bytecode").is_interpreter_compiled():
             return False
         problem = _engine_module("bytecode").untranslatable_reason(self._protocol, self._alone("bytecode"))
