@@ -58,6 +58,9 @@ DEFAULT_MOST_STATES = 100_000
 MUTANT_SECONDS = 600.0
 """Default time limit of a mutant, in seconds."""
 
+MUTATION_ENGINES = ("tables", "reference")
+"""Engines that search in the mutant's process, call its functions, and have a limit on states."""
+
 SHIPPED_CONFIG_PATTERNS = ("smoke*", "default*")
 """Default configurations for the mutants of a shipped model."""
 
@@ -74,7 +77,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     only = "only mutants whose name contains this (repeatable)"
     which.add_argument("--only", action="append", default=[], metavar="TEXT", help=only)
     how = parser.add_argument_group("search")
-    add_options(how, "--engine")
+    engines = f"{' or '.join(MUTATION_ENGINES)} (default: {MUTATION_ENGINES[0]})"
+    add_options(how, "--engine", choices=MUTATION_ENGINES, help=engines)
     add_options(how, "--workers", help="processes (default: one for each processor)", dest="processes", default=None)
     stop = parser.add_argument_group("limits")
     add_options(stop, "--max-states", help=f"distinct states per configuration (default: {DEFAULT_MOST_STATES:,})")

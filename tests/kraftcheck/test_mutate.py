@@ -402,6 +402,7 @@ def test_a_process_that_was_killed_while_it_wrote_its_first_note(run: Run, game:
         (["GAME", "--only", "nothing like it"], "no mutants of that name"),
         (["GAME", "--explained", "nowhere.txt"], "--explained nowhere.txt: cannot be read: "),
         (["GAME", "--set", "MaxRounds=x"], "MaxRounds"),
+        *((["GAME", "--engine", name], "invalid choice") for name in ("symbolic", "bytecode", "spark", "no")),
         (["GAME", "--sample", "0"], "expected a number of at least 1, found '0'"),
         (["GAME", "--checkpoint", "KEPT"], "--checkpoint KEPT: not a folder of an earlier run"),
     ],
