@@ -287,12 +287,16 @@ class RandomWalks:
             raise SearchStopped
 
     def _keep(self, walks: WalkBatch, count: int) -> bool:
-        """Keep and count the first `count` walks; return whether all could be kept."""
-        first, done = self.plan.first + self.made, 0 if self.keep else count
+        """Keep and count the first `count` walks; return whether all could be kept, the first new one in any time."""
+        first, done, is_late = self.plan.first + self.made, 0 if self.keep else count, False
         try:
             while done < count and self.keep is not None:
                 if first + done not in self.kept:
+                    if is_late:
+                        self.checker.monitor.record_limit("time_limit")
+                        break
                     self.keep(first + done, self.trace(walks, done, int(walks.length[done])))
+                    is_late = self.checker.monitor.is_out_of_time
                 done += 1
         except SearchStopped:
             self.checker.monitor.record_limit(ERROR_LIMIT)

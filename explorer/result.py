@@ -536,10 +536,15 @@ class SearchMonitor:
 
     def check_time_limit(self, frontier: int, nodes: int | None = None) -> None:
         """Stop at the time limit; else report the progress."""
-        limit = self.options.time_limit
-        if limit is not None and SEARCH_CLOCK.now() - self._began > limit:
+        if self.is_out_of_time:
             self.stop_at("time_limit")
         self.report(frontier, nodes)
+
+    @property
+    def is_out_of_time(self) -> bool:
+        """Whether the search has passed its time limit."""
+        limit = self.options.time_limit
+        return limit is not None and SEARCH_CLOCK.now() - self._began > limit
 
     def violation(
         self, name: str, trace: Behaviour, trap: DeadEndCounts | None = None, loop: LassoCycle | None = None

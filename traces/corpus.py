@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -79,6 +81,8 @@ def walk_file_path(folder: Path, number: int) -> Path:
     return folder / f"walk_{number}.tla"
 
 
+_WALK_FILE_NAME = re.compile(r"walk_(0|[1-9][0-9]*)\.tla")
+
 WALKS_A_CHUNK = 100
 """Walks per chunk: the maximum to generate again after the loss of an executor."""
 
@@ -101,12 +105,12 @@ class WalkRange(NamedTuple):
     runs: int
 
 
-def split_walks_into_chunks(runs: int) -> list[WalkRange]:
-    """Split `runs` walks into chunks."""
-    return [
-        WalkRange(number, first, min(WALKS_A_CHUNK, runs - first))
-        for number, first in enumerate(range(0, runs, WALKS_A_CHUNK))
-    ]
+def split_walks_into_chunks(runs: int, numbers: Iterable[int] | None = None) -> Iterator[WalkRange]:
+    """Split `runs` walks into chunks; yield those with the given numbers, by default all."""
+    starts = range(0, runs, WALKS_A_CHUNK)
+    for number in range(len(starts)) if numbers is None else numbers:
+        if number < len(starts):
+            yield WalkRange(number, starts[number], min(WALKS_A_CHUNK, runs - starts[number]))
 
 
 def identity_of_corpus(protocol: Protocol, options: SearchRequest, plan: WalkPlan) -> Identity:
@@ -133,14 +137,15 @@ class CorpusFolder(BatchFolder):
         beyond = walk_file_path(self.path, most).name
         if beyond in there:
             raise self.error(f"it holds more walks than {most:,} ({beyond}); raise --runs to include them all")
-        return {number for number in range(most) if walk_file_path(self.path, number).name in there}
+        numbers = {int(found[1]) for found in map(_WALK_FILE_NAME.fullmatch, there) if found}
+        return {number for number in numbers if number < most}
 
-    def done(self, chunks: list[WalkRange], checked: Iterable[str] = ()) -> dict[int, BatchNote]:
-        """Return the recorded results of finished chunks that checked these properties, if all their files exist."""
-        there = self.walks(chunks[-1].first + chunks[-1].runs)
+    def done(self, runs: int, checked: Iterable[str] = ()) -> dict[int, BatchNote]:
+        """Return the results of finished chunks of `runs` walks that checked these properties, if their files exist."""
+        there = self.walks(runs)
         found = {}
         wanted = set(checked)
-        for chunk in chunks:
+        for chunk in split_walks_into_chunks(runs, sorted({int(file.stem) for file in self.note_files()})):
             path = self.note_file(self.path, chunk.number)
             if path.is_file():
                 note = read_batch_note(path, CHUNK_NOTE_SHAPE)
@@ -185,19 +190,19 @@ class SparkCorpusMaker:
     def run(self, report: Callable[[int], None] = lambda _: None) -> Result:
         """Generate the missing walks and return the result of all walks."""
         began = time.monotonic()
-        chunks, checked = split_walks_into_chunks(self._plan.runs), names_of_checks(self._options)
-        notes = self._folder.done(chunks, checked)
-        todo = [chunk for chunk in chunks if chunk.number not in notes]
+        runs, checked = self._plan.runs, names_of_checks(self._options)
+        notes = self._folder.done(runs, checked)
+        todo = (chunk for chunk in split_walks_into_chunks(runs) if chunk.number not in notes)
         earlier, limit, failed = _count_walks_in_notes(notes), None, None
         at_once = CHUNKS_A_JOB * self._cluster.parallelism
         with InterruptHandler(self._cluster.cancel) as interruption:
-            for first in range(0, len(todo), at_once):
-                found = self._make_unless_interrupted(todo[first : first + at_once], interruption)
+            while part := list(islice(todo, at_once)):
+                found = self._make_unless_interrupted(part, interruption)
                 notes |= {chunk.number: note for chunk, note in found if note is not None}
                 failed = next((chunk for chunk, note in found if note is None), None)
                 report(_count_walks_in_notes(notes) - earlier)
                 if interruption.asked:
-                    limit, notes = INTERRUPTED_LIMIT, self._folder.done(chunks, checked)
+                    limit, notes = INTERRUPTED_LIMIT, self._folder.done(runs, checked)
                 if interruption.asked or failed is not None:
                     break
         return self._result(notes, limit, earlier, time.monotonic() - began, failed)

@@ -6,6 +6,7 @@ import errno
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,23 @@ def test_the_same_command_goes_on(run, ping, tmp_path) -> None:
     outcome = run("simulate", *arguments, "--seed", "5")
     assert outcome.code == 2
     assert f"--out {folder}: it holds other walks: --seed" in outcome.err
+
+
+def test_a_time_limit_with_many_runs_ends_between_two_walks(run, ping, tmp_path, monkeypatch) -> None:
+    write, folder = WalkWriter.__call__, tmp_path / "walks"
+
+    def slow(self, number, walk) -> None:
+        time.sleep(0.01)
+        write(self, number, walk)
+
+    monkeypatch.setattr(WalkWriter, "__call__", slow)
+    words = (ping, "--set", "MaxPings=1", "--no-deadlock", "--runs", 2 * 10**10, "--time-limit", 0.5, "--out", folder)
+    found = result_of(run, *words, code=20, tmp_path=tmp_path)
+    assert found["limit"] == "time_limit"
+    assert 0 < found["runs"] == len(list(folder.glob("walk_*.tla"))) < 500
+    again = result_of(run, *words, code=20, tmp_path=tmp_path)
+    assert again["runs"] > found["runs"]
+    assert f"--out: {found['runs']} walks existed already and were kept" in again["notes"]
 
 
 @pytest.mark.slow

@@ -227,7 +227,7 @@ def notes(data: bytes) -> None:
     """Read the notes of an output folder: the first byte says of which kind, and which file is replaced."""
     from kraftcheck.mutation.workers import VerdictFolder
     from kraftcheck.persistence.folder import MANIFEST_FILE
-    from kraftcheck.traces.corpus import CorpusFolder, split_walks_into_chunks
+    from kraftcheck.traces.corpus import CorpusFolder
     from kraftcheck.traces.pipeline.driver import PipelineFolder
 
     which, content = divmod(data[0] if data else 0, 3), data[1:]
@@ -242,7 +242,7 @@ def notes(data: bytes) -> None:
         if isinstance(opened, PipelineFolder):
             opened.done(), opened.kept_summary()
         elif isinstance(opened, CorpusFolder):
-            opened.done(split_walks_into_chunks(100))
+            opened.done(100)
         else:
             opened.verdicts()
 

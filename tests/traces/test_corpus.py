@@ -85,6 +85,7 @@ def test_walks_that_always_end_too_early_are_refused() -> None:
 
 
 def test_chunks() -> None:
+    assert next(split_walks_into_chunks(2 * 10**10)).runs == WALKS_A_CHUNK
     assert [tuple(chunk) for chunk in split_walks_into_chunks(2 * WALKS_A_CHUNK + 5)] == [
         (0, 0, WALKS_A_CHUNK), (1, WALKS_A_CHUNK, WALKS_A_CHUNK), (2, 2 * WALKS_A_CHUNK, 5)
     ]  # fmt: skip
@@ -92,24 +93,25 @@ def test_chunks() -> None:
 
 def test_a_chunk_counts_with_its_note_and_all_its_files(tmp_path: Path) -> None:
     identity = {"--seed": 1}
-    chunks = split_walks_into_chunks(WALKS_A_CHUNK + 3)
+    runs = WALKS_A_CHUNK + 3
     note = {"runs": 3, "checked": [], "states": 9, "longest": 3, "actions": {}, "violated": {}}
     with CorpusFolder(tmp_path / "c", identity) as folder:
-        for number in range(WALKS_A_CHUNK + 3):
+        for number in range(runs):
             (folder.path / f"walk_{number}.tla").write_text("")
-        assert folder.done(chunks) == {}
+        assert folder.done(runs) == {}
         write_batch_note(folder.note_file(folder.path, 1), note)
-        assert folder.done(chunks) == {1: note}
-        assert folder.done(chunks, ["Fine"]) == {}
+        assert folder.done(runs) == {1: note}
+        assert folder.done(runs, ["Fine"]) == {}
         write_batch_note(folder.note_file(folder.path, 1), {**note, "checked": ["Deadlock", "Fine"]})
-        assert list(folder.done(chunks, ["Fine"])) == [1]
-        assert folder.done(chunks, ["Fine", "Other"]) == {}
+        assert list(folder.done(runs, ["Fine"])) == [1]
+        assert folder.done(runs, ["Fine", "Other"]) == {}
+        assert list(folder.done(2 * 10**10)) == []  # the second chunk is longer then
         (folder.path / f"walk_{WALKS_A_CHUNK}.tla").unlink()
-        assert folder.done(chunks) == {}
+        assert folder.done(runs) == {}
         with pytest.raises(InputError, match="in use by another run"):
             CorpusFolder(tmp_path / "c", identity)
         with pytest.raises(InputError, match=r"it holds more walks than 50 \(walk_50.tla\)"):
-            folder.done(split_walks_into_chunks(50))
+            folder.done(50)
     with pytest.raises(InputError, match="it holds other walks: --seed: 1 there, now 2"):
         CorpusFolder(tmp_path / "c", {"--seed": 2})
     (tmp_path / "other").mkdir()
