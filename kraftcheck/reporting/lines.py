@@ -42,8 +42,12 @@ def lines_as_plain_text(lines: Iterable[Line]) -> str:
 
 
 def escape_control_characters(text: str) -> str:
-    """Escape control characters: text in a trace file must not control the terminal or the log."""
-    return escape_invisible(text, keep="\n\t")
+    """Escape control characters: text in a trace file must not control the terminal or the log.
+
+    A line break stays only before an indented line, as in an error of a protocol. GitHub takes a line for a command if
+    it begins with `::`, indented or not.
+    """
+    return escape_invisible(re.sub(r"\n(?!  +[^\s:])", r"\\n", text), keep="\n\t")
 
 
 def print_lines(lines: Iterable[Line], file: TextIO | None = None) -> None:

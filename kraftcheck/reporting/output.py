@@ -42,7 +42,7 @@ from kraftcheck.spec.diagnosis.action_explanation import relative_path
 from kraftcheck.spec.errors import InputError
 from kraftcheck.spec.language.declarations import GRAPH_PROPERTY_KINDS
 from kraftcheck.spec.language.protocol import Protocol
-from kraftcheck.spec.values import replace_non_xml, text_of
+from kraftcheck.spec.values import escape_invisible, text_of
 
 LIMIT_OPTIONS = {name: option.word for name, option in OPTIONS.items() if option.word}
 """Options of the command line by field name, the form of `Result.limit`."""
@@ -228,15 +228,14 @@ def write_search_junit(
     for test in tests:
         if violation := violated.get(test):
             message = f"{_annotation_title(violation)} in {len(violation.trace)} states"
-            text = replace_non_xml(counterexample_text(job.protocol, violation))
-            case(test, "failure", text, message=message, type=test)
+            case(test, "failure", counterexample_text(job.protocol, violation), message=message, type=test)
         elif result.complete or allow_incomplete:
             case(test)
         else:
             case(test, "skipped", message=f"not violated so far; stopped: {result.limit}")
     warnings = result.doubts if strict else result.warnings
     if warnings:
-        case(WARNINGS_SUITE, "failure" if strict else "skipped", message=replace_non_xml("; ".join(warnings)))
+        case(WARNINGS_SUITE, "failure" if strict else "skipped", message="; ".join(warnings))
     write_junit_suite(suite, result.seconds, [summary_line(result, job.config_name)], path)
 
 
@@ -247,7 +246,10 @@ def write_junit_suite(suite: Any, seconds: float, output: Iterable[Line], path: 
     counts = {"tests": "testcase", "failures": "failure", "errors": "error", "skipped": "skipped"}
     suite.attrib |= {key: str(len(list(suite.iter(kind)))) for key, kind in counts.items()}
     suite.set("time", f"{seconds:.3f}")
-    ElementTree.SubElement(suite, "system-out").text = replace_non_xml(lines_as_plain_text(output))
+    ElementTree.SubElement(suite, "system-out").text = lines_as_plain_text(output)
+    for element in suite.iter():  # XML forbids most control characters
+        element.text = element.text and escape_invisible(element.text, keep="\n\t")
+        element.attrib.update({key: escape_invisible(value, keep="\n\t") for key, value in element.items()})
     tree = ElementTree.ElementTree(suite)
     ElementTree.indent(tree)
     tree.write(path, "utf-8", xml_declaration=True)
@@ -319,6 +321,8 @@ def require_writable_output_files(arguments: argparse.Namespace, *options: str) 
         if path is None or (option == "json" and path == STANDARD_OUTPUT_PATH):
             continue
         option = f"--{option}"
+        if path == STANDARD_OUTPUT_PATH:
+            raise InputError(f"{option} -: standard output is for --json only; give another file")
         if path.is_dir():
             raise InputError(f"{option} {path}: expected a file to write, found a folder")
         if real_path(path) in inputs and path.is_file():

@@ -29,7 +29,7 @@ from kraftcheck.reporting.lines import (
 )
 from kraftcheck.reporting.output import write_junit_suite
 from kraftcheck.reporting.report import csp_hash
-from kraftcheck.spec.values import escape_invisible, replace_non_xml, text_of, truncate_text
+from kraftcheck.spec.values import escape_invisible, text_of, truncate_text
 from kraftcheck.validation.disks import ReplicaDisk
 from kraftcheck.validation.events import Event, EventKind, MessageBody
 from kraftcheck.validation.findings import (
@@ -373,9 +373,9 @@ def write_validation_junit(found: Validation, path: Path) -> None:
     suite = ElementTree.Element("testsuite", {"name": name})
 
     def case(test: str, kind: str = "", message: str = "") -> None:
-        one = ElementTree.SubElement(suite, "testcase", {"classname": name, "name": replace_non_xml(test), "time": "0"})
+        one = ElementTree.SubElement(suite, "testcase", {"classname": name, "name": test, "time": "0"})
         if kind:
-            ElementTree.SubElement(one, kind, {"message": replace_non_xml(message)})
+            ElementTree.SubElement(one, kind, {"message": message})
 
     is_open = found.result is ValidationVerdict.INCONCLUSIVE
     if found.divergence is not None:

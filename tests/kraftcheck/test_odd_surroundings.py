@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -304,6 +305,30 @@ def test_a_stranger_begins_no_line_of_what_is_told(run: Run, changed, tmp_path: 
     outcome = run("replay", model, path)
     assert r"trace\n::error::file.itf.json: conforms" in outcome.out
     assert "\n::" not in outcome.out + outcome.err
+
+
+def test_control_characters_in_names_of_files(run: Run, changed, tmp_path: Path) -> None:
+    """The report is XML, the summary is one line, and no line is a command of GitHub."""
+    junit, source = tmp_path / "found.xml", Path(changed("Own", "Own").rpartition(":")[0])
+    config = tmp_path / "a\n::error::\x1b[31m\n  ::error::.cfg"
+    config.write_text("CHECK_DEADLOCK TRUE\n")
+    model = str(source.rename(tmp_path / "nodes\x1b[31m.py")) + ":Nodes"
+    outcome = run("check", model, *REFERENCE, "--config", config, "--junit", junit)
+    assert outcome.code == 0
+    assert r"nodes\x1b[31m.py:Nodes" in ElementTree.parse(junit).getroot().get("name", "")
+    assert outcome.out.splitlines()[-1].startswith("OK: ")
+    for words in ((model, "--config", f"{config}x"), (f"{tmp_path}/\n::error::.py",), (model, "--view", "\n::error::")):
+        outcome = run("check", *words)
+        assert outcome.code == 2
+        assert r"\n::error::" in outcome.err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("option", ["--junit", "--trace", "--graph"])
+def test_only_json_has_standard_output(run: Run, changed, option: str) -> None:
+    outcome = run("check", changed("Own", "Own"), *REFERENCE, option, "-")
+    assert outcome.code == 2
+    assert outcome.err.endswith(f"error: {option} -: standard output is for --json only; give another file\n")
+    assert not Path("-").exists()
 
 
 def test_mutants_are_not_made_of_an_action_that_raises(run: Run, changed) -> None:
