@@ -39,6 +39,8 @@ All commands: kraftcheck --help; the options of one: kraftcheck check --help"""
 """The text that `kraftcheck` prints without a command."""
 EXIT_ASSERTION = 14
 """The exit code of a failed `assert` to which no engine found a path."""
+EXIT_BROKEN_PIPE = 141
+"""The exit code where the reader of the output has closed it, as of a process that SIGPIPE ends."""
 EMPTY_EXEC_CODE = ""
 """Empty code for `exec`. After an interrupted `exec`, as in dataclasses, CPython ends by the signal unless it runs
 another `exec`."""
@@ -78,8 +80,9 @@ def _run_command_line(words: list[str]) -> int:
         given = build_parser(next(iter(words), "")).parse_args(words)
     except _UsageError as error:
         return _report_error(str(error), _json_file_of_arguments(words), program=error.program)
-    except OSError as error:  # the version cannot be written
-        return _report_error(f"standard output: {error.strerror}", None)
+    except OSError as error:  # the help or the version cannot be written
+        is_closed = isinstance(error, BrokenPipeError)
+        return EXIT_BROKEN_PIPE if is_closed else _report_error(f"standard output: {error.strerror}")
     except KeyboardInterrupt:  # during imports
         return _report_interruption()
     given.words = words
@@ -89,8 +92,7 @@ def _run_command_line(words: list[str]) -> int:
         with redirect_stdout(shown):
             return _run_and_report_failure(given)
     except BrokenPipeError:  # the reader of the output has closed it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        return EXIT_BROKEN_PIPE
     except KeyboardInterrupt:
         return _report_interruption()
     finally:
@@ -178,12 +180,27 @@ def _prepare_streams() -> None:
         elif mode == "w" and isinstance(stream := getattr(sys, f"__{name}__"), TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
             raw = getattr(stream.buffer, "raw", stream.buffer)  # PYTHONUNBUFFERED: no buffer
-            if name == "stderr" and sys.stderr is stream and type(raw) is FileIO:
-                sys.stderr = sys.__stderr__ = _stream_dropping_unwritable_output(stream)  # type: ignore[misc]
+            if getattr(sys, name) is stream and type(raw) is FileIO:
+                changed = _stream_with_raw_file(stream, _StandardOutput if name == "stdout" else _StandardError)
+                setattr(sys, name, changed)
+                setattr(sys, f"__{name}__", changed)
 
 
-class _FileDroppingUnwritableOutput(FileIO):
-    """A file that drops unwritable output; a closed pipe still raises BrokenPipeError."""
+class _StandardOutput(FileIO):
+    """Standard output: a write error names it, and drops what is written later."""
+
+    def write(self, data: Any, /) -> int:
+        """Write bytes and return their number."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            error.filename = "standard output"
+            raise
+
+
+class _StandardError(FileIO):
+    """Standard error, which drops unwritable output; a closed pipe still raises BrokenPipeError."""
 
     def write(self, data: Any, /) -> int:
         """Write bytes and return the number that were written or dropped."""
@@ -196,12 +213,13 @@ class _FileDroppingUnwritableOutput(FileIO):
         return len(data) if written is None else written  # None also for a write that would block
 
 
-def _stream_dropping_unwritable_output(stream: TextIOWrapper) -> TextIOWrapper:
-    """Return a text stream to the same file as `stream`, which drops output that cannot be written."""
+def _stream_with_raw_file(stream: TextIOWrapper, kind: type[FileIO]) -> TextIOWrapper:
+    """Return a text stream to the same file as `stream`, through a raw file of the given class."""
     with suppress(OSError):
         stream.flush()
-    raw = cast("BinaryIO", BufferedWriter(_FileDroppingUnwritableOutput(stream.fileno(), "w", closefd=False)))
-    return TextIOWrapper(raw, stream.encoding, stream.errors, line_buffering=True)
+    raw = cast("BinaryIO", BufferedWriter(kind(stream.fileno(), "w", closefd=False)))
+    by_line = kind is _StandardError or stream.line_buffering or stream.write_through
+    return TextIOWrapper(raw, stream.encoding, stream.errors, line_buffering=by_line)
 
 
 def _report_interruption() -> int:
@@ -276,6 +294,9 @@ class _ArgumentParser(argparse.ArgumentParser):
         names_option = message.startswith("argument -")  # then the message has the expected value
         raise _UsageError(self.prog, message if names_option else f"{message}; see {self.command or self.prog} --help")
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        print(message, end="", file=file or sys.stderr, flush=True)  # argparse would ignore a full disk
+
 
 class _VersionAction(argparse.Action):
     """An action that looks up and prints the version."""
@@ -283,7 +304,7 @@ class _VersionAction(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from kraftcheck.persistence import program_version
 
-        print(f"kraftcheck {program_version()}")
+        print(f"kraftcheck {program_version()}", flush=True)
         parser.exit()
 
 

@@ -96,6 +96,20 @@ def test_python_that_leaves_assertions_out(words: tuple[str, ...]) -> None:
     assert ("Traceback" in done.stderr) == (code == 1)
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", [("--help",), ("--version",), ("check", "--help"), ("models",)])
+def test_standard_output_that_is_full_or_closed(words: tuple[str, ...], unbuffered: str) -> None:
+    command, changed = [sys.executable, "-m", "kraftcheck", *words], os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, env=changed, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "kraftcheck: error: standard output: No space left on device\n")
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(command, env=changed, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("words", "code"), [(("check", *BROKEN, "--json", "-"), 12), (("check", "nosuch"), 2), (("chekc",), 2)]
