@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, get_type_h
 from kraftcheck.catalogue import Model, SearchJob, find_model, locate_protocol_errors, model_of_class
 from kraftcheck.engines import run_with_compile_timing, search
 from kraftcheck.explorer.request import OPTIONS, Progress, SearchRequest
-from kraftcheck.explorer.result import Result, TraceStep, Violation
+from kraftcheck.explorer.result import DEADLOCK, Result, TraceStep, Violation
 from kraftcheck.jobs import (
     NO_WALK_FOLDER_MESSAGE,
     SEARCH_ONLY_OPTIONS,
@@ -179,7 +179,9 @@ class Loaded(NamedTuple):
     @check_arguments
     def explain(self, result: Result) -> str:
         """Return the counterexamples of a result as text, step by step; "" if it has none."""
-        return "\n\n".join(counterexample_text(self.protocol, violation) for violation in result.violations)
+        protocol = self.protocol
+        _require_result_of_protocol(protocol, result)
+        return "\n\n".join(counterexample_text(protocol, violation) for violation in result.violations)
 
     @_show_options_in_signature
     @check_arguments
@@ -337,6 +339,7 @@ def explain(protocol: Protocol, violation: Violation) -> str:
     violation
         A violation of its result.
     """
+    _require_result_of_protocol(protocol, Result(violations=[violation]))
     return counterexample_text(protocol, violation)
 
 
@@ -399,6 +402,14 @@ def _parsed_options(known: type[SearchOptions], options: SearchOptions) -> dict[
     return {name: parse.get(name, require_fitting_argument)(name, value, kinds[name]) for name, value in values.items()}
 
 
+def _require_result_of_protocol(protocol: Protocol, result: Result) -> None:
+    """Raise InputError for a result with actions or properties that the protocol does not have."""
+    known = {*protocol.actions, *protocol.network.own_actions(), *protocol.properties, DEADLOCK}
+    found = [*result.actions, *(one.property for one in result.violations if one.failed is None)]
+    if others := [name for name in found if name not in known]:
+        raise InputError(f"expected a result of {protocol.name()}, found one with {others[0]}")
+
+
 def _text_in_cfg(value: object) -> str:
     """Return a constant's value as in a `.cfg`; a string is the text itself."""
     if isinstance(value, frozenset | set):
@@ -453,4 +464,5 @@ def _explored_graph(job: SearchJob) -> Graph:
 def _write_result_report(job: SearchJob, result: Result, path: Path) -> None:
     from kraftcheck.reporting.report import search_as_report_data, write_report
 
+    _require_result_of_protocol(job.protocol, result)
     write_report(path, [search_as_report_data(job, result, {})])

@@ -425,6 +425,22 @@ def test_an_argument_of_another_type_is_an_input_error(call, message) -> None:
         call()
 
 
+def test_a_result_of_another_protocol_is_an_input_error(tmp_path: Path) -> None:
+    other = load("lock-service", variant="impatient-server")
+    result = other.check(engine="reference")
+    assert other.explain(result)
+    other.write_report(result, tmp_path / "own.md")
+    for call in (
+        lambda: load(Factory).explain(result),
+        lambda: load(Factory).write_report(result, tmp_path / "x.md"),
+        lambda: write_report(THREE, result, tmp_path / "x.md"),
+        lambda: write_report(THREE, Result(violations=result.violations), tmp_path / "x.md"),
+        lambda: explain(THREE, result.violations[0]),
+    ):
+        with pytest.raises(InputError, match=r"^expected a result of \w+, found one with \w+$"):
+            call()
+
+
 def test_a_report_that_cannot_be_written_is_an_input_error() -> None:
     with pytest.raises(InputError, match=r"--report nodir/x\.html: cannot be written: No such file or directory"):
         write_report(Factory(), Result(), "nodir/x.html")
