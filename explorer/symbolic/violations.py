@@ -319,7 +319,9 @@ class ViolationFinder:
         except (CounterexampleTimeout, OutOfNodes, LayoutChanged, OpaqueSetRequired, InputError) as why:
             if isinstance(why, RaisedError):
                 raise
-            reason = why if isinstance(why, InputError) else "out of memory or time"
+            is_out_of_nodes = isinstance(why, OutOfNodes) and monitor.result.limit == "max_nodes"
+            shortage = "--max-nodes" if is_out_of_nodes else "out of memory or time"
+            reason = why if isinstance(why, InputError) else shortage
             monitor.result.notes.append(f"properties were not checked on the states found so far: {reason}")
         else:
             self.show(bad)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kraftcheck import load
 from kraftcheck.cli import main
 from kraftcheck.explorer.result import SearchRequest, Verdict
 from kraftcheck.explorer.symbolic import engine, violations
@@ -60,6 +61,11 @@ def test_garbage_that_is_collected_changes_no_counterexample(monkeypatch: pytest
     result = explore(given.protocol, SearchRequest.of(given, search="saturation", max_nodes=1_350))
     assert times
     assert [len(violation.trace) for violation in result.violations] == [7]
+
+
+def test_a_limit_of_nodes_is_why_properties_were_not_checked() -> None:
+    note = "properties were not checked on the states found so far: --max-nodes"
+    assert note in load("paxos").check(engine="symbolic", max_nodes=5).notes
 
 
 @pytest.mark.slow
