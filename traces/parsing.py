@@ -76,7 +76,7 @@ class TraceFileReader:
                 if len(raw) > LONGEST_LINE:
                     raise self.error("a longer line", f"a line of at most {LONGEST_LINE:,} bytes")
                 if read > self._limit:
-                    raise self.error("more", f"at most {self._limit:,} bytes, unpacked (the limit can be raised)")
+                    raise self.error("more", f"at most {self._limit:,} bytes, unpacked (--max-size raises the limit)")
                 if self.line == 1:
                     raw = raw.removeprefix(_BYTE_ORDER_MARK)
                 self.ends_in_newline = raw.endswith(b"\n")

@@ -23,6 +23,7 @@ from kraftcheck.spec.tla.state_conversion import action_name_of_label
 from kraftcheck.spec.values import escape_invisible
 from kraftcheck.traces.crosscheck import DumpComparer, graph_depth, step_counts_by_action
 from kraftcheck.traces.formats.tlc_dump import read_graph, read_states
+from kraftcheck.traces.parsing import TraceFileReader
 from kraftcheck.traces.trace import TraceFormat, TraceState, detect_format
 
 if TYPE_CHECKING:
@@ -33,10 +34,18 @@ def crosscheck_dump(job: SearchJob, arguments: argparse.Namespace) -> Crosscheck
     dump: Path = arguments.dump
     form = detect_format(dump)
     if form not in (TraceFormat.TLC_DUMP, TraceFormat.TLC_DOT):
-        raise InputError(f"{dump}: expected a file of TLC's -dump, found a {form}")
+        raise InputError(f"{dump}: expected a file of TLC's -dump, found {_kind_of_content(dump, form, arguments)}")
     outcome = _compare_with_dump(job, dump, form, arguments)
     _note_unknown_actions(job, outcome, arguments)
     return outcome
+
+
+def _kind_of_content(dump: Path, form: TraceFormat, arguments: argparse.Namespace) -> str:
+    """Return the content of a file without a dump, in words; raise the error of a file that is no text."""
+    lines = TraceFileReader(dump, limit_bytes=arguments.max_size).lines()
+    most = max((bool(line.strip()) + line.startswith("State ") for _, line in lines), default=0)
+    other = "other text" if form is TraceFormat.TLC_LOG else f"a {form}"  # the log is the format of any other text
+    return ("an empty file", other, f"a {form}")[most]
 
 
 def _compare_with_dump(

@@ -418,7 +418,7 @@ def test_damaged_gzip(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_unpacked_size_is_limited(tmp_path: Path) -> None:
     packed = gzip.compress(b"hello\n" * 1_000_000)
-    message = "1667:1: expected at most 10,000 bytes, unpacked (the limit can be raised), found more"
+    message = "1667:1: expected at most 10,000 bytes, unpacked (--max-size raises the limit), found more"
     assert error_of(tmp_path, packed, limit_bytes=10_000) == message
     assert "found the end of the file" in error_of(tmp_path, packed)
     assert "at most 100 bytes" in error_of(
