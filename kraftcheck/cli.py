@@ -44,6 +44,8 @@ EXIT_BROKEN_PIPE = 141
 EMPTY_EXEC_CODE = ""
 """Empty code for `exec`. After an interrupted `exec`, as in dataclasses, CPython ends by the signal unless it runs
 another `exec`."""
+NEEDED_OPTIONS = {"--simplify-time": "--simplify", "--compare-states": "--spec"}
+"""Options, of any command, that have an effect only with another one."""
 TERMINATION_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 """Signals that stop a command as Ctrl-C does."""
 GC_THRESHOLDS = (500_000, 20, 10)
@@ -78,6 +80,7 @@ def _run_command_line(words: list[str]) -> int:
         return 2
     try:
         given = build_parser(next(iter(words), "")).parse_args(words)
+        _refuse_ineffective_options(words)
     except _UsageError as error:
         return _report_error(str(error), _json_file_of_arguments(words), program=error.program)
     except OSError as error:  # the help or the version cannot be written
@@ -187,7 +190,7 @@ def _prepare_streams() -> None:
 
 
 class _StandardOutput(FileIO):
-    """Standard output: a write error names it, and drops what is written later."""
+    """Standard output: an error of writing names it, and later output is dropped."""
 
     def write(self, data: Any, /) -> int:
         """Write bytes and return their number."""
@@ -264,6 +267,14 @@ def _report_error(
         with suppress(OSError):
             write_json(json, {**tool_header(), "result": "error", "error": message, "exit_code": code, **more})
     return code
+
+
+def _refuse_ineffective_options(words: Sequence[str]) -> None:
+    """Raise `_UsageError` for an option without the option that it belongs to."""
+    given = {word.partition("=")[0] for word in words}
+    for option, needed in NEEDED_OPTIONS.items():
+        if option in given and needed not in given:
+            raise _UsageError("kraftcheck", f"{option}: no effect without {needed}; add it, or leave out {option}")
 
 
 class _HelpFormatter(argparse.HelpFormatter):

@@ -42,9 +42,9 @@ def run(arguments: argparse.Namespace) -> int:
         print(model.configurations[arguments.cfg].text, end="")
         return 0
     with OutputFiles(arguments, "json") as files:
-        models = [find_model(name) for name in ([arguments.model] if arguments.model else shipped_model_modules())]
+        models = list(map(find_model, shipped_model_modules() if arguments.model is None else [arguments.model]))
         files.json(lambda: [model_as_json(model) for model in models])
-        print_lines(variant_and_configuration_lines(models[0]) if arguments.model else models_table(models))
+        print_lines(models_table(models) if arguments.model is None else variant_and_configuration_lines(models[0]))
     return 0
 
 

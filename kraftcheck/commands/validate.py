@@ -144,12 +144,15 @@ def _run_validation(arguments: argparse.Namespace, life: ClusterTimeline | None)
     from kraftcheck.validation.cluster import ValidationInputs, replay_and_check_cluster
     from kraftcheck.validation.log4j import DEFAULT_PATTERN
 
+    since, until = _parse_log_time_ms("--from", arguments.since), _parse_log_time_ms("--to", arguments.until)
+    if since is not None and until is not None and until < since:
+        raise InputError(f"--to {arguments.until}: expected a time after --from {arguments.since}")
     inputs = ValidationInputs(
         tuple(arguments.paths),
         tuple(_parse_node_paths(arguments.node)),
-        arguments.pattern or DEFAULT_PATTERN,
-        since=_parse_log_time_ms("--from", arguments.since),
-        until=_parse_log_time_ms("--to", arguments.until),
+        DEFAULT_PATTERN if arguments.pattern is None else arguments.pattern,
+        since=since,
+        until=until,
         limit_bytes=arguments.max_size,
         kafka=arguments.kafka or "",
         without=_known_differences_left_out(arguments),

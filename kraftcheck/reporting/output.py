@@ -321,8 +321,6 @@ def require_writable_output_files(arguments: argparse.Namespace, *options: str) 
         if path is None or (option == "json" and path == STANDARD_OUTPUT_PATH):
             continue
         option = f"--{option}"
-        if path == STANDARD_OUTPUT_PATH:
-            raise InputError(f"{option} -: standard output is for --json only; give another file")
         if path.is_dir():
             raise InputError(f"{option} {path}: expected a file to write, found a folder")
         if real_path(path) in inputs and path.is_file():
@@ -334,6 +332,8 @@ def require_writable_output_files(arguments: argparse.Namespace, *options: str) 
 
 
 def _require_writable_file(option: str, path: Path) -> None:
+    if path == STANDARD_OUTPUT_PATH:
+        raise InputError(f"{option} -: standard output is for --json only; give another file")
     existed = path.exists()
     with convert_write_errors(option, path):
         path.open("ab").close()

@@ -75,6 +75,8 @@ def complaint_of_config(run, tmp_path: Path, text: str | bytes, *arguments) -> s
         ([*SMOKE, "--graph", "graph.png"], "graph.png: expected a file that ends in .graphml, .json, .dot, .svg, "),
         ([*SMOKE, "--json", "nowhere/x.json"], "--json nowhere/x.json: cannot be written: No such file or directory"),
         ([*SMOKE, "--trace", "."], "--trace .: expected a file to write, found a folder"),
+        ([*SMOKE, "--simplify-time", "5"], "--simplify-time: no effect without --simplify; add it, or leave out"),
+        ([*SMOKE, "--simplify-time=5", "--trace", "x"], "--simplify-time: no effect without --simplify"),
         ([*SMOKE, "--json", "x", "--trace", "./x"], "--trace x: --json writes the same file"),
     ],
 )

@@ -128,6 +128,7 @@ def test_errors_are_written_too(run: Run, tmp_path: Path) -> None:
         (("replay", "lock-service", tmp_path / "gone.out", "--variant", "x"), "unknown variant x"),
         (("compare", "lock-service", "x"), "unknown variant x"),
         (("crosscheck", "lock-service", "--dump", "gone.dot"), "the following arguments are required: --config"),
+        (("models", ""), "unknown model "),
         (("models", "lock-servise"), "unknown model lock-servise (perhaps lock-service?)"),
     ):
         assert as_json(run, tmp_path, *words, code=2)["error"].startswith(said)

@@ -192,19 +192,31 @@ def test_dumps_of_another_model(run, tmp_path) -> None:
         (lambda text: text.replace("/\\ role = ", "/\\ rule = "), ":1:1: expected the variables of Reconfig"),
         (lambda text: text.replace("/\\ _electionCtr = 0", "/\\ _electionCtr = {}"), "expected a number for _elec"),
         (lambda text: text[:5_000], "expected"),
-        (lambda text: "", "expected a file of TLC's -dump, found a TLC log"),
+        (lambda text: "", ": expected a file of TLC's -dump, found an empty file"),
+        (lambda text: "hello\n", ": expected a file of TLC's -dump, found other text"),
+        (lambda text: "hello\n\udcff", ":2:1: expected text in UTF-8, found the byte 0xff"),
     ],
 )
 def test_bad_dumps(run, tmp_path, change, message: str) -> None:
-    (tmp_path / "bad.dump").write_text(change(text_of("dumps/two-voters.dump")))
+    (tmp_path / "bad.dump").write_text(change(text_of("dumps/two-voters.dump")), errors="surrogateescape")
     outcome, found = crosschecked(run, tmp_path, tmp_path / "bad.dump")
     assert (outcome.code, found["exit_code"], found["result"]) == (2, 2, "error")
     assert message in outcome.err
     assert outcome.err.startswith(f"kraftcheck: error: {tmp_path / 'bad.dump'}:")
 
 
+def test_a_dump_that_is_cut(run, tmp_path) -> None:
+    (tmp_path / "cut.gz").write_bytes(gzip.compress(b"hello" * 100)[:20])
+    outcome, _ = crosschecked(run, tmp_path, tmp_path / "cut.gz")
+    assert outcome.code == 2
+    assert "cut.gz:1:1: expected the rest of the gzip file, found the end of the file" in outcome.err
+
+
 def test_bad_usage(run, tmp_path) -> None:
     dump = DUMPS / "two-voters.dump.gz"
+    states = ("--dump", dump, "--compare-states", 5)
+    unused = run("crosscheck", "reconfig", "--config", DUMPS / "two-voters.cfg", *states)
+    assert (unused.code, "--compare-states: no effect without --spec" in unused.err) == (2, True)
     assert run("crosscheck", "reconfig", "--dump", dump).code == 2
     assert run("crosscheck", "reconfig", "--config", DUMPS / "two-voters.cfg").code == 2
     both = ("--dump", dump, "--spec", "X.tla")

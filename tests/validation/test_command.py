@@ -450,6 +450,8 @@ def test_bad_input_is_one_message(validate: Callable[..., Outcome], tmp_path: Pa
         ((tmp_path / "none",), "not found; name a log file"),
         ((HONEST, "--known", "nothing"), "unknown difference nothing"),
         ((HONEST, "--from", "noon"), "--from noon: expected a time"),
+        ((HONEST, "--from", "2026-11-25", "--to", "2026-11-24"), "--to 2026-11-24: expected a time after --from 2026"),
+        ((HONEST, "--pattern", ""), "--pattern '': found no %d; expected a log4j pattern"),
         ((HONEST, "--node", "one"), "--node one: expected a node's id and a path"),
         ((HONEST, "--to", "2020-01-01"), "found neither between --from and --to"),
     ):
