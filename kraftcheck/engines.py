@@ -264,7 +264,6 @@ class EngineChooser:
         self.engine, self._following, self._most, self._until = "tables", "tables", inf, inf
         self._left = inf  # calls for each step where the table engine gave up
         self._spent = [("tables", 0.0)]  # the engines in turn, with the seconds of each
-        self.notes: list[str] = []
         self._note: Callable[[str, str], str] = lambda engine, problem: ""
         self.problem = ""  # why another engine is not chosen
         self._restart()
@@ -298,6 +297,11 @@ class EngineChooser:
         found.seconds += sum(seconds for _, seconds in self._spent[:-1])
         if self.engine != "tables" and self._has_checkpoint and found.limit is None:
             _engine_module("tables").mark_checkpoint_finished(self._protocol, self._options)
+
+    @property
+    def notes(self) -> list[str]:
+        """The note that another engine searches."""
+        return [] if self._following == "tables" else [self._note(self._following, self.problem)]
 
     @property
     def _has_checkpoint(self) -> bool:
@@ -336,7 +340,6 @@ class EngineChooser:
 
     def _return_to_tables(self) -> None:
         self._others = [one for one in self._others if one != self.engine and time.monotonic() <= self._until]
-        self.notes.clear()
         if self._options.resume is not None:  # the checkpoint holds the seconds of the tables
             self._spent = [one for one in self._spent if one[0] != "tables"]
 
@@ -379,7 +382,7 @@ class EngineChooser:
         self._last, self._last_size, self._calls = progress, size, (self._calls[1], calls)
 
     def _follow(self, engine: str) -> NoReturn:
-        self.notes, self._following = [self._note(engine, self.problem)], engine
+        self._following = engine
         raise EngineChangeSignal
 
     def _is_faster(self, engine: str, size: int, before: Progress, progress: Progress) -> bool:
