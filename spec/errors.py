@@ -43,6 +43,7 @@ class NoBytecodeError(InputError):
 
     def __init__(self, what: str) -> None:
         super().__init__(f"the engine bytecode does not support {what}; expected --engine tables")
+        self.what = what
 
 
 class ProtocolError(InputError):

@@ -11,11 +11,12 @@ import ast
 import builtins
 import inspect
 import itertools
+from collections import Counter
 from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Sequence, ValuesView
 from copy import deepcopy
 from functools import partial
 from types import FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,6 +45,14 @@ OPS_WITHOUT_RESULT = {
 _VIEW_TYPES: tuple[type, ...] = (range, type({}.keys()), type({}.values()), type({}.items()))
 
 
+class AskedFunction(NamedTuple):
+    """An untranslated expression, as a function that Python calls."""
+
+    function: Callable[..., Any]
+    is_consumed: bool  # whether its value is, so that a tuple may stand for an iterator
+    reason: str  # the unsupported code, with its place
+
+
 class BytecodeProgram:
     """The instructions of all functions that a search needs.
 
@@ -57,7 +66,8 @@ class BytecodeProgram:
         self._constants: dict[int, int] = {}
         self._functions: dict[Any, int] = {}
         self._waiting: list[Any] = []  # translations
-        self.asked: list[tuple[Callable[..., Any], bool]] = []  # called by Python, and whether iterators are consumed
+        self.asked: list[AskedFunction] = []
+        self.answered: Counter[int] = Counter()  # by the number of the function
         self.probes: dict[PropertyCoverageProbe, dict[int, int]] = {}
         self._probes = 0
         self.lines: list[str] = []
@@ -83,22 +93,29 @@ class BytecodeProgram:
         try:
             made = self._translation(self, function, watch)
             made.is_helper = is_helper
-        except NoBytecodeError:
+        except NoBytecodeError as error:
             if not is_helper:
                 raise
-            return PythonCallStub(self, function)
+            return PythonCallStub(self, function, error.what)
         return made
 
-    def asked_function(self, function: Callable[..., Any], *, is_consumed: bool) -> int:
+    def asked_function(self, asked: AskedFunction) -> int:
         """Return the number of a function that Python calls."""
-        self.asked.append((function, is_consumed))
+        self.asked.append(asked)
         return len(self.asked) - 1
+
+    @property
+    def most_asked(self) -> str:
+        """The reason why Python evaluates an expression: of the one that it evaluated most often."""
+        (number, _), *_ = self.answered.most_common(1)
+        return self.asked[number].reason
 
     def answer(self) -> None:
         """Let Python answer what the machine asks."""
         asked = int(self.heap.machine.at[codes.AT_ASKED])
         number, *arguments = self.heap.decode(asked)
-        function, is_consumed = self.asked[number]
+        function, is_consumed, _ = self.asked[number]
+        self.answered[number] += 1
         before = deepcopy(arguments) if _has_mutable_argument(arguments) else arguments
         try:
             found = function(*arguments)
@@ -137,10 +154,10 @@ class BytecodeProgram:
             first = len(self._code)
             try:
                 instructions, registers = one.translated()
-            except NoBytecodeError:
+            except NoBytecodeError as error:
                 if not getattr(one, "is_helper", False):
                     raise
-                one = PythonCallStub(self, one.function)
+                one = PythonCallStub(self, one.function, error.what)
                 instructions, registers = one.translated()
             self._entries[self._functions[one.watch or one.function]] = first, registers
             self._code += [_relocated_instruction(code, first) for code in instructions]
@@ -170,7 +187,7 @@ class PythonCallStub:
 
     watch = None
 
-    def __init__(self, program: BytecodeProgram, function: Any) -> None:
+    def __init__(self, program: BytecodeProgram, function: Any, reason: str) -> None:
         self.function, self._program = function, program
         parameters = list(inspect.signature(function).parameters.values())
         kinds = {one.kind for one in parameters}
@@ -181,7 +198,8 @@ class PythonCallStub:
         self._yields = inspect.isgeneratorfunction(function)
         if self._yields:
             called = partial(_tuple_of_yielded_values, called)
-        self._number, self._count = program.asked_function(called, is_consumed=False), len(parameters) - is_method
+        self._number = program.asked_function(AskedFunction(called, False, reason))
+        self._count = len(parameters) - is_method
         self.lines = [function.__code__.co_firstlineno] * (self._count + 6 + self._yields)
 
     def translated(self) -> tuple[list[tuple[int, ...]], int]:

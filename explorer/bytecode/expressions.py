@@ -12,7 +12,13 @@ from copy import deepcopy
 from typing import Any
 
 from kraftcheck.explorer.bytecode import library
-from kraftcheck.explorer.bytecode.emitter import Emitter, JumpLabel, NestedVariableScope, comprehension_variables
+from kraftcheck.explorer.bytecode.emitter import (
+    AskedFunction,
+    Emitter,
+    JumpLabel,
+    NestedVariableScope,
+    comprehension_variables,
+)
 from kraftcheck.explorer.bytecode.kernel.codes import DICT_KIND, LIST_KIND, SET_KIND, TUPLE_KIND, Op
 from kraftcheck.explorer.bytecode.source import walrus_variables
 from kraftcheck.explorer.bytecode.values import KINDS_OF_TYPES
@@ -75,16 +81,16 @@ class ExpressionTranslator(Emitter, ABC):
             if method is None:
                 raise self._unsupported(node, f"an expression {type(node).__name__.lower()}")
             result: int = method(node)
-        except NoBytecodeError:
+        except NoBytecodeError as error:
             count, self._labelled, self.scope = before
             del self._code[count:], self.lines[count:]
-            asked = self._asked(node, is_consumed=is_consumed)
+            asked = self._asked(node, error.what, is_consumed=is_consumed)
             if asked is None:
                 raise
             return asked
         return result
 
-    def _asked(self, node: ast.expr, *, is_consumed: bool) -> int | None:
+    def _asked(self, node: ast.expr, reason: str, *, is_consumed: bool) -> int | None:
         """Let Python evaluate an expression once for each of its inputs; None if that may differ, or it has none."""
         inputs = _LocalReadParameterizer(self._locals)
         body = inputs.visit(deepcopy(node))
@@ -93,7 +99,7 @@ class ExpressionTranslator(Emitter, ABC):
         names = ast.arguments([], [ast.arg(name) for name, _ in inputs.found.values()], None, [], [], None, [])
         made = ast.fix_missing_locations(ast.Expression(ast.copy_location(ast.Lambda(names, body), node)))
         function = eval(compile(made, self.function.__code__.co_filename, "eval"), self._globals)
-        number = self.program.asked_function(function, is_consumed=is_consumed)
+        number = self.program.asked_function(AskedFunction(function, is_consumed, reason))
         values = [self._constant(number), *(self._value(one) for _, one in inputs.found.values())]
         return self._result(Op.ASK, self._collected(TUPLE_KIND, values))
 

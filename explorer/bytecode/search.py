@@ -163,7 +163,8 @@ class BytecodeSearch:
         elif error == codes.ASKED_ERROR:
             self._answered += 1
             if self._answered > max(MOST_ANSWERS, machine.at[codes.AT_GENERATED] // 2):
-                raise NoBytecodeError("more calls of Python than one in two steps")
+                most = self.description.most_asked
+                raise NoBytecodeError(f"{most}, which Python evaluates in more than one of two steps")
             self.description.answer()
         elif error:
             instruction = machine.at[codes.AT_ERROR_LINE]

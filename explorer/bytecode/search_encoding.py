@@ -65,6 +65,11 @@ class EncodedSearch:
         """Let Python answer what the interpreter asks."""
         self._program.answer()
 
+    @property
+    def most_asked(self) -> str:
+        """The reason why Python evaluates an expression: of the one that it evaluated most often."""
+        return self._program.most_asked
+
     def _encoded(self, state: State) -> list[int]:
         encode, of_replica = self.heap.encode, self._encode_replica
         replicas = [of_replica(state.replicas[one]) if one in state.replicas else 0 for one in self.replicas]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 from kraftcheck.explorer.bytecode import library
 from kraftcheck.spec.diagnosis.lint import PROBE_NAME
@@ -65,12 +65,34 @@ def local_variables(tree: ast.FunctionDef | ast.Module) -> set[str]:
     return found
 
 
+class ChangedItem(NamedTuple):
+    """An item of a list or dict that a method changes in place, as in `found[key].add(1)`."""
+
+    variable: str
+    key: ast.expr
+    value: ast.expr  # the item before the change
+
+
+def item_changed_in_place(node: ast.AST) -> ChangedItem | None:
+    """Return the item of a variable that a call changes in place; None for another node."""
+    match node:
+        case ast.Call(ast.Attribute(ast.Subscript(ast.Name(name), key) as item, method)) if method in MUTATORS:
+            return ChangedItem(name, key, item)
+        case ast.Call(
+            ast.Attribute(ast.Call(ast.Attribute(ast.Name(name) as of, "setdefault"), [key, default], []), method)
+        ) if method in MUTATORS and _makes_collection(default):
+            value = ast.Call(ast.Attribute(of, "get", ast.Load()), [key, default], [])
+            return ChangedItem(name, key, ast.fix_missing_locations(ast.copy_location(value, node)))
+    return None
+
+
 def mutated_variables(tree: ast.FunctionDef | ast.Module) -> set[str]:
     """Return the variables whose lists, sets or dicts a function changes in place."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MUTATORS:
-            found |= _bare_variable_names(node.func.value)
+            item = item_changed_in_place(node)
+            found |= _bare_variable_names(node.func.value) if item is None else {item.variable}
         elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
             found |= _bare_variable_names(node.value)
         elif isinstance(node, ast.AugAssign):
@@ -79,7 +101,7 @@ def mutated_variables(tree: ast.FunctionDef | ast.Module) -> set[str]:
     return found
 
 
-def _bare_variable_names(node: ast.expr) -> set[str]:
+def _bare_variable_names(node: ast.AST) -> set[str]:
     return {node.id} if isinstance(node, ast.Name) else set()
 
 
@@ -103,12 +125,26 @@ def _values_or_targets_assigned_to(tree: ast.AST, name: str) -> Iterator[ast.exp
     """Yield the values assigned to a variable alone, and the targets of other assignments to it; None for no value."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
-            is_alone = [_bare_variable_names(one) for one in node.targets] == [{name}]
-            yield from [node.value] if is_alone else (one for one in node.targets if _has_name(one, name, ast.Store))
+            yield from _value_or_targets_of_assignment(node, name)
         elif isinstance(node, ast.AnnAssign) and name in _bare_variable_names(node.target):
             yield node.value
         elif isinstance(node, ast.For | ast.comprehension | ast.NamedExpr) and _has_name(node.target, name, ast.Store):
             yield node.target
+
+
+def _value_or_targets_of_assignment(statement: ast.Assign, name: str) -> Iterator[ast.expr]:
+    for targets, value in _parallel_assignments(statement):
+        is_alone = [_bare_variable_names(one) for one in targets] == [{name}]
+        yield from [value] if is_alone else (one for one in targets if _has_name(one, name, ast.Store))
+
+
+def _parallel_assignments(statement: ast.Assign) -> list[tuple[list[ast.expr], ast.expr]]:
+    """Return the targets and values of an assignment: of `seen, left = set(), []` two, and of any other one."""
+    match statement:
+        case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)) if len(targets) == len(values):
+            if not any(isinstance(one, ast.Starred) for one in (*targets, *values)):
+                return [([target], value) for target, value in zip(targets, values, strict=True)]
+    return [(statement.targets, statement.value)]
 
 
 def are_only_elements_read(tree: ast.AST, name: str) -> bool:
@@ -141,7 +177,54 @@ def find_aliasing(tree: ast.FunctionDef, name: str) -> ast.AST | None:
     uses = [one for one in parents if _has_name(one, name, ast.Load) and isinstance(one, ast.Name)]
     loops = [one for one in parents if isinstance(one, ast.For) and _has_name(one.iter, name, ast.Load)]
     escaping = [one for one in uses if not _is_read_only_use(one, parents)]
-    return next(iter([*given, *escaping, *filter(partial(_loop_changes_iterated_variable, name), loops)]), None)
+    items = _second_names_of_items(tree, name, parents)
+    return next(iter([*given, *escaping, *items, *filter(partial(_loop_changes_iterated_variable, name), loops)]), None)
+
+
+def _second_names_of_items(tree: ast.FunctionDef, name: str, parents: Mapping[ast.AST, ast.AST]) -> Iterator[ast.AST]:
+    """Yield the places where an item that is changed in place may have or get a second name.
+
+    An item must be made where it is stored. Before the last change, items may be tested, stored and changed alone.
+    """
+    changes = {node for node in ast.walk(tree) if getattr(item_changed_in_place(node), "variable", None) == name}
+    if changes:
+        yield from (one for one in ast.walk(tree) if isinstance(one, ast.Assign) and not _stores_fresh_items(one, name))
+        last = max(place for place, one in enumerate(tree.body) if changes & {*ast.walk(one)})
+        own = _nodes_of([change.func for change in changes if isinstance(change, ast.Call)])
+        uses = (one for one in _nodes_of(tree.body[: last + 1]) - own if name in _bare_variable_names(one))
+        yield from (one for one in uses if _may_keep_item(one, parents[one]))
+
+
+def _nodes_of(trees: Iterable[ast.AST]) -> set[ast.AST]:
+    return {node for tree in trees for node in ast.walk(tree)}
+
+
+def _stores_fresh_items(statement: ast.Assign, name: str) -> bool:
+    """Return whether an assignment stores no item in a variable, or items that it makes."""
+    for targets, value in _parallel_assignments(statement):
+        is_item = any(_has_name(one, name, ast.Load) for one in targets)
+        is_whole = any(_has_name(one, name, ast.Store) for one in targets)
+        if (is_item and not _makes_collection(value)) or (is_whole and not _has_fresh_items(value)):
+            return False
+    return True
+
+
+def _may_keep_item(node: ast.AST, parent: ast.AST) -> bool:
+    """Return whether a use of a variable may give an item another name: unless it stores one, or tests for a key."""
+    is_stored = isinstance(parent, ast.Subscript) and not isinstance(parent.ctx, ast.Load)
+    is_tested = isinstance(parent, ast.Compare) and parent.left is not node
+    is_read = isinstance(getattr(node, "ctx", None), ast.Load)
+    return is_read and not is_stored and not is_tested
+
+
+def _has_fresh_items(value: ast.expr) -> bool:
+    """Return whether a list or dict is empty, or a display of lists, sets and dicts made there."""
+    match value:
+        case ast.Dict(_, items) | ast.List(items):
+            return all(map(_makes_collection, items))
+        case ast.DictComp(_, item) | ast.ListComp(item):
+            return _makes_collection(item)
+    return isinstance(value, ast.Call) and not value.args and not value.keywords
 
 
 def _loop_changes_iterated_variable(name: str, loop: ast.For) -> bool:

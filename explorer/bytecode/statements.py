@@ -14,8 +14,10 @@ from kraftcheck.explorer.bytecode.expressions import BINARY_OPS, bound_variables
 from kraftcheck.explorer.bytecode.kernel.codes import LIST_KIND, SET_KIND, Op
 from kraftcheck.explorer.bytecode.source import (
     MUTATORS,
+    ChangedItem,
     are_only_elements_read,
     coverage_probe_number,
+    item_changed_in_place,
     walrus_variables,
 )
 from kraftcheck.spec.values import field_names
@@ -69,9 +71,16 @@ class FunctionTranslator(CallTranslator):
         elif coverage_probe_number(value) is not None:
             self._value(value)
         elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in MUTATORS:
-            self._change(value, value.func)
+            self._change_variable_or_item(value, value.func)
         elif not isinstance(value, ast.Constant):
             raise self._unsupported(statement, "an expression whose value is not used")
+
+    def _change_variable_or_item(self, call: ast.Call, method: ast.Attribute) -> None:
+        item = item_changed_in_place(call)
+        if item is None or item.variable not in self._names:
+            self._change(call, method)
+        else:
+            self._change_item(call, method.attr, item)
 
     def _change(self, call: ast.Call, method: ast.Attribute) -> None:
         """Translate a method that changes a list, a set or a dict that a local variable alone holds."""
@@ -91,6 +100,17 @@ class FunctionTranslator(CallTranslator):
             self._change_by_one(name, into, (self._consumed if name == "extend" else self._value)(call.args[0]))
         else:
             raise self._unsupported(call, f"the arguments of .{name}()")
+
+    def _change_item(self, call: ast.Call, method: str, item: ChangedItem) -> None:
+        """Translate a method that changes an item of a local variable as a change of a variable that is stored."""
+        changed = "changed item"
+        with NestedVariableScope(self, [changed]):
+            self._emit(Op.MOVE, self._names[changed], self._value(item.value))
+            of = ast.Attribute(ast.Name(changed, ast.Load()), method, ast.Load())
+            again = ast.fix_missing_locations(ast.copy_location(ast.Call(of, call.args, call.keywords), call))
+            self._change(again, of)
+            into = ast.Subscript(ast.Name(item.variable, ast.Load()), item.key, ast.Store())
+            self._assign(ast.fix_missing_locations(ast.copy_location(into, call)), self._names[changed])
 
     def _change_by_one(self, name: str, into: int, given: int) -> None:
         if name in ("add", "append"):  # of a set, or of a list: other kinds end the search
@@ -268,6 +288,9 @@ class FunctionTranslator(CallTranslator):
         if not isinstance(target, ast.Name) or operation is None:
             raise self._unsupported(statement, "an augmented assignment")
         into = self._names[target.id]
+        if target.id in self._changed and operation is Op.ADD:  # a list of its own
+            self._change_by_one("extend", into, self._consumed(statement.value))
+            return
         if target.id not in self._changed:
             self._emit(Op.IMMUTABLE, into)
         self._emit(operation, into, self._value(ast.Name(target.id, ast.Load())), self._value(statement.value))

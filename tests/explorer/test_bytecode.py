@@ -573,6 +573,7 @@ STATEMENTS = (
     "for {v} in range(3):\n    if <bool>:\n        continue\n{block}\nelse:\n{block}",
     "match {w} % 4:\n    case 1 | 3:\n{inner}\n    case 2 if <bool>:\n{inner}\n    case _:\n{inner}",
     "match <tuple>:\n    case (1, *_) | ():\n{inner}\n    case (_, {v}, *_):\n{inner}",
+    "d = {}\nfor {v} in <tuple>:\n    d.setdefault({v} % 3, set()).add({v} + {w})\n{w} = sum(map(len, d.values()))",
 )
 
 
@@ -581,6 +582,66 @@ STATEMENTS = (
 def test_random_statements_are_executed_as_python_does(tmp_path: Path, seed: int) -> None:
     drawer = Drawer(seed)
     assert wrong_among(tmp_path, [drawer.function() for _ in range(60)]) == []
+
+
+ITEMS_CHANGED_IN_PLACE = [
+    (
+        "found = {}\n        for n in s.numbers:\n            found.setdefault(n % 3, set()).add(n)\n"
+        "        return [(n, sorted(found[n])) for n in sorted(found)]"
+    ),
+    (
+        "found = {}\n        for n in s.numbers:\n            found.setdefault(n % 2, []).append(n)\n"
+        "        for n in s.numbers:\n            if n in found:\n                found[n].extend([n, 7])\n"
+        "        return sorted(len(one) for one in found.values())"
+    ),
+    (
+        "found = {n: [] for n in range(3)}\n        for n in s.numbers:\n            found[n % 3].append(n)\n"
+        "            found[n % 3].sort(reverse=True)\n        found[1] = [9]\n        found[1].remove(9)\n"
+        "        return [found[n] for n in range(3)]"
+    ),
+    (
+        "rows = [set(), {4}]\n        for n in s.numbers:\n            rows[n % 2].update({n}, (n, n + 1))\n"
+        "        rows[0].discard(2)\n        return [sorted(row) for row in rows]"
+    ),
+    (
+        "seen, left = set(), list(s.few)\n        while left:\n            n = left.pop()\n"
+        "            if n not in seen:\n"
+        "                seen.add(n)\n                left += frozenset({n // 2})\n                left += (n % 3,)\n"
+        "        return sorted(seen)"
+    ),
+    (
+        "found = {}\n        for n in s.numbers:\n            found.setdefault(n % 2, {}).update({n: n})\n"
+        "        return sorted((found.get(1, {}) | found.get(0, {})).items())"
+    ),
+]
+
+
+def test_items_are_changed_as_python_does(tmp_path: Path) -> None:
+    assert wrong_among(tmp_path, ITEMS_CHANGED_IN_PLACE) == []
+
+
+SECOND_NAMES_OF_ITEMS = [
+    "one = set()\n        found, n = {1: one}, 2\n        found[1].add(2)\n        n = len(one)",
+    "one = set()\n        found = {}\n        found[1] = one\n        found[1].add(2)\n        n = len(one)",
+    "found = {1: set()}\n        one = found[1]\n        found[1].add(2)\n        n = len(one)",
+    "found = {}\n        for k in (1, 1):\n            n = found.get(k)\n            found.setdefault(k, set()).add(2)",
+    "one = [1]\n        found = {1: one}\n        found[1].append(2)\n        n = len(one)",
+    "found = {k: shared.numbers for k in (1, 2)}\n        found[1].add(2)\n        n = 1",
+    "found = dict({1: set()})\n        found[1].add(2)\n        n = 1",
+    "found = {1: set()}\n        found[2] = found[1]\n        found[1].add(2)\n        n = len(found[2])",
+    "found = {1: set()}\n        for one in found.values():\n            found[1].add(2)\n            n = len(one)",
+    "found = {1: set()}\n        other = {2: found[1]}\n        found[1].add(2)\n        n = len(other[2])",
+]
+
+
+@pytest.mark.parametrize("body", SECOND_NAMES_OF_ITEMS)
+def test_an_item_with_a_second_name_is_refused(body: str, tmp_path: Path) -> None:
+    action = (
+        f"    @environment\n    def go(self, shared: Box) -> Steps:\n        {body}\n        yield Step().put(n=n)\n"
+    )
+    protocol = protocol_of(tmp_path, action)
+    with pytest.raises(NoBytecodeError, match="found, which is changed, has a second name"):
+        explore(protocol, request(protocol))
 
 
 REFUSED = {
@@ -723,7 +784,9 @@ def test_python_is_not_asked_in_half_of_the_steps(tmp_path: Path, monkeypatch: p
     ours, wanted = both(protocol, deadlock=False)
     assert ours == wanted
     monkeypatch.setattr(search, "MOST_ANSWERS", 20)
-    with pytest.raises(NoBytecodeError, match="more calls of Python than one in two steps"):
+    with pytest.raises(
+        NoBytecodeError, match=r"a call with text .*which Python evaluates in more than one of two steps"
+    ):
         explore(protocol, request(protocol))
 
 
