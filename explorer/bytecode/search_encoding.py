@@ -20,7 +20,7 @@ from kraftcheck.explorer.result import SearchRequest
 from kraftcheck.explorer.temporal.search import do_exhausted_bounds_disable_actions
 from kraftcheck.spec.diagnosis.lint import PropertyCoverageProbe
 from kraftcheck.spec.errors import NoBytecodeError
-from kraftcheck.spec.language.declarations import REFINES, Action, Projection, Property
+from kraftcheck.spec.language.declarations import REFINES, SPENT_PARAMETER, Action, Projection, Property
 from kraftcheck.spec.language.formula import StatePredicate
 from kraftcheck.spec.language.protocol import Protocol
 from kraftcheck.spec.language.state import State, make_state, permutation_group, permute_model_values
@@ -76,11 +76,15 @@ class EncodedSearch:
         shared = [encode(getattr(state.shared, one)) for one in self._fields]
         return [*replicas, *shared, *(encode(state.spent[one]) for one in self._bounds)]
 
+    @property
+    def _evaluated(self) -> list[Property]:
+        return [*self.properties, *self.predicates]
+
     def _translated(self) -> BytecodeProgram:
         """Translate the program, and describe the search to the kernel."""
         heap, protocol, machine = self.heap, self.protocol, self.heap.machine
         program = BytecodeProgram(protocol, heap, FunctionTranslator)
-        properties = [*self.properties, *self.predicates]
+        properties = self._evaluated
         owners: list[Action | Property] = [*(action for action, _ in self.entries), *properties]
         reads = list(dict.fromkeys(read for owner in owners for read in owner.reads))
         entries = [self._entry(program, number, one) for number, one in enumerate(self.entries)]
@@ -106,12 +110,13 @@ class EncodedSearch:
         machine.shape[codes.SHAPE_SHARED_KIND] = heap.kind(self._shared)
         machine.shape[codes.SHAPE_ID_NAME] = heap.name("id")
         machine.shape[codes.SHAPE_HAS_STEP_PROPERTIES] = any(prop.over_steps for prop in self.properties)
-        if any("state" in prop.asks for prop in (*self.properties, *self.predicates)):
+        if any("state" in prop.asks for prop in self._evaluated):
             machine.shape[codes.SHAPE_STATE_KIND] = heap.kind(State)
+        machine.shape[codes.SHAPE_READS_BOUNDS] = any(SPENT_PARAMETER in prop.asks for prop in self._evaluated)
         machine.shape[codes.SHAPE_MOST_STATES] = self.options.max_states or 0
         machine.row = np.zeros(4 * self.width + 2, np.int64)
         self._describe_symmetry()
-        machine.environment = np.zeros(2 * (2 + projections), np.int64)
+        machine.environment = np.zeros(2 * (codes.PROJECTION_SOURCE - codes.SHARED_SOURCE + projections), np.int64)
         machine.fired, machine.taken = (np.zeros(len(self.entries) + 1, np.int64) for _ in range(2))
         machine.inputs = np.zeros((len(machine.properties), 8), np.int64)
         machine.violations = np.zeros((len(self.properties) + 1, 2), np.int64)
@@ -152,7 +157,7 @@ class EncodedSearch:
 
     def property_number(self, prop: Property) -> int:
         """Return the number of a property in the program."""
-        known = [*self.properties, *self.predicates]
+        known = self._evaluated
         return list(map(StatePredicate, known)).index(StatePredicate(prop))
 
     def label(self, entry: int) -> tuple[str, Value]:
@@ -206,8 +211,8 @@ def _require_fairness_of_actions(protocol: Protocol, options: SearchRequest) -> 
 
 
 def _has_untranslatable_parameters(prop: Property) -> bool:
-    """Return whether a property is about more than replicas before and after, the shared record and the state."""
-    return prop.kind == REFINES or prop.of_actor or bool({"message", "spent"} & set(prop.asks)) or bool(prop.given)
+    """Return whether a property is about more than replicas, bounds, the shared record and the state."""
+    return prop.kind == REFINES or prop.of_actor or "message" in prop.asks or bool(prop.given)
 
 
 def _predicates_of_formulas(protocol: Protocol, options: SearchRequest) -> list[Property]:
@@ -241,7 +246,14 @@ def _projection_row(program: BytecodeProgram, read: Projection) -> tuple[int, in
 
 def _parameter_sources(owner: Action | Property, reads: list[Projection]) -> list[int]:
     """Return the sources of the parameters of an action or a property."""
-    names = ("me", "peer", "shared", "state", *(read.name for read in reads))  # in the order of the sources
+    names = (
+        "me",
+        "peer",
+        "shared",
+        "state",
+        SPENT_PARAMETER,
+        *(read.name for read in reads),
+    )  # in the order of the sources
     known = {name: source for source, name in enumerate(names, codes.ME_SOURCE)}
     known |= {"before": codes.ME_SOURCE, "after": codes.PEER_SOURCE}
     leading = ["me"] if isinstance(owner, Action) and owner.kind == "internal" else []

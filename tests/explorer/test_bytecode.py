@@ -1093,3 +1093,34 @@ def test_maps_with_equal_keys_of_different_types_are_different_values() -> None:
     assert encoded[2:4] == encoded[6:]
     assert [heap.decode(found) for found in encoded] == maps
     assert [sorted(map(repr, heap.decode(found))) for found in encoded[:2]] == [["(0,)", "(1,)"], ["(0,)", "(True,)"]]
+
+
+@pytest.mark.parametrize("most", [0, 1, 2])
+def test_properties_may_take_the_uses_of_bounds(most: int, tmp_path: Path) -> None:
+    code = f"""
+    tries: int = bound("MaxTries", default=2)
+
+    @environment
+    def count(self, shared: Box) -> Steps:
+        if shared.n < 5:
+            yield Step().put(n=shared.n + 1).spend("tries")
+
+    @reachable
+    def done(self, shared: Box, spent: Map[str, int]) -> bool:
+        return shared.n > 3 and spent["tries"] > {most}
+
+    @predicate
+    def tried(self, spent: Map[str, int]) -> bool:
+        return spent["tries"] > {most}
+
+    @temporal
+    def rarely(self):
+        return always(~self.tried)
+"""
+    protocol = protocol_of(tmp_path, code)
+    kinds = {one.kind: (one,) for one in protocol.properties.values()}
+    asked = SearchRequest(
+        reachable=kinds["reachable"], temporal=kinds["temporal"], deadlock=False, keep_going=True, strict_bounds=True
+    )
+    names = [sorted(one.property for one in run(protocol, asked).violations) for run in (explore, by_reference)]
+    assert names == 2 * [["Rarely"] if most < 2 else ["Done"]]

@@ -44,10 +44,10 @@ AT_STATES, AT_GENERATED, AT_DEADLOCKED, AT_LOGGED, AT_IS_FRESH, AT_ASKED, AT_IS_
 """Scalars in `InterpreterArrays.at`."""
 SHAPE_REPLICAS, SHAPE_FIELDS, SHAPE_BOUNDS, SHAPE_ENTRIES, SHAPE_PROPERTIES, SHAPE_PROJECTIONS = range(6)
 SHAPE_SHARED_KIND, SHAPE_IS_LOGGING, SHAPE_ID_NAME, SHAPE_MOST_STATES, SHAPE_STATE_KIND = range(6, 11)
-SHAPE_HAS_STEP_PROPERTIES, SHAPE_SIZE = 11, 12
+SHAPE_HAS_STEP_PROPERTIES, SHAPE_READS_BOUNDS, SHAPE_SIZE = range(11, 14)
 """Numbers in `InterpreterArrays.shape`: of columns of replicas, shared fields and bounds; and so on. Where no property
-takes the whole state, `SHAPE_STATE_KIND` is 0."""
-ME_SOURCE, PEER_SOURCE, SHARED_SOURCE, STATE_SOURCE, PROJECTION_SOURCE = range(5)
+takes the whole state, `SHAPE_STATE_KIND` is 0; where none takes the uses of bounds, `SHAPE_READS_BOUNDS`."""
+ME_SOURCE, PEER_SOURCE, SHARED_SOURCE, STATE_SOURCE, SPENT_SOURCE, PROJECTION_SOURCE = range(6)
 """Sources of a function's parameters; a projection's number is added to the last. The list ends with -1."""
 STATE_PROPERTY, CONSTRAINT, STEP_PROPERTY = range(3)
 """Kinds of properties."""

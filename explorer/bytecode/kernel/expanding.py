@@ -21,7 +21,7 @@ def state_column_count(m: Any) -> Any:
 
 @jit
 def state_parameter_count(m: Any) -> Any:
-    """Return the number of values that are made of a state: its shared record, itself, and its projections."""
+    """Return the number of values that are made of a state: shared record, itself, uses of bounds, projections."""
     return codes.PROJECTION_SOURCE - codes.SHARED_SOURCE + m.shape[codes.SHAPE_PROJECTIONS]
 
 
@@ -40,18 +40,25 @@ def fill_parameters_and_run(m: Any, function: Any, which: Any, side: Any, me: An
 
 
 @jit
+def make_uses_of_bounds(m: Any, first: Any) -> Any:
+    """Return the map of the uses of the bounds in a row."""
+    mark, fields = m.at[codes.AT_STACK_HEIGHT], m.shape[codes.SHAPE_FIELDS]
+    for place in range(m.shape[codes.SHAPE_BOUNDS]):
+        push_value(m, m.names[fields + place])
+        push_value(m, m.row[first + m.shape[codes.SHAPE_REPLICAS] + fields + place])
+    return build_value_from_stack(m, codes.MAP_KIND, mark)
+
+
+@jit
 def make_state_record(m: Any, first: Any, shared: Any) -> Any:
     """Return the state in a row as a record."""
-    mark, replicas, fields = m.at[codes.AT_STACK_HEIGHT], m.shape[codes.SHAPE_REPLICAS], m.shape[codes.SHAPE_FIELDS]
-    for place in range(replicas):
+    mark = m.at[codes.AT_STACK_HEIGHT]
+    for place in range(m.shape[codes.SHAPE_REPLICAS]):
         if m.row[first + place] != 0:
             push_value(m, m.columns[place])
             push_value(m, m.row[first + place])
     by_id = build_value_from_stack(m, codes.MAP_KIND, mark)
-    for place in range(m.shape[codes.SHAPE_BOUNDS]):
-        push_value(m, m.names[fields + place])
-        push_value(m, m.row[first + replicas + fields + place])
-    spent = build_value_from_stack(m, codes.MAP_KIND, mark)
+    spent = make_uses_of_bounds(m, first)
     inboxes = build_value_from_stack(m, codes.MAP_KIND, mark)
     for value in (by_id, inboxes, shared, spent):
         push_value(m, value)
@@ -72,6 +79,8 @@ def make_state_parameters(m: Any, side: Any) -> Any:
     m.environment[own] = address << 1
     if m.shape[codes.SHAPE_STATE_KIND] != 0:
         m.environment[own + codes.STATE_SOURCE - codes.SHARED_SOURCE] = make_state_record(m, first, address << 1)
+    if m.shape[codes.SHAPE_READS_BOUNDS] != 0:
+        m.environment[own + codes.SPENT_SOURCE - codes.SHARED_SOURCE] = make_uses_of_bounds(m, first)
     for which in range(m.shape[codes.SHAPE_PROJECTIONS]):
         mark = m.at[codes.AT_STACK_HEIGHT]
         for place in range(replicas):
