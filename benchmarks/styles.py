@@ -63,6 +63,10 @@ SEARCHES = {
     "window": Style("window.py:Window", "window.cfg", 396_236, 51, 9.5, module="Window"),
     "window-projection": Style("window.py:ProjectedWindow", "window.cfg", 396_236, 51, 9.5, module="Window"),
     "orset": Style("orset.py:ORSet", "orset.cfg", 55_709, 13, None, module="ORSet"),
+    "locking": Style("locking.py:Locking", "locking.cfg", 324_481, 34, None, module="Locking"),
+    "reassign": Style("reassign.py:Reassign", "reassign.cfg", 172_220, 16, None, module="Reassign"),
+    "refcount": Style("refcount.py:Collector", "refcount.cfg", 148_995, 20, None, module="Collector"),
+    "group": Style("group.py:ConsumerGroup", "group.cfg", 835_616, 25, None, module="ConsumerGroup"),
     "elevator": Style("elevator.py:Elevator", "elevator.cfg", 50_653, 39, 7.0),
     "slush": Style("slush.py:Slush", "slush.cfg", 274_678, 43, 16.2),
 }
