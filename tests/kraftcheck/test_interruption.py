@@ -332,8 +332,13 @@ class Endless(Protocol):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("at", ["step", *(pytest.param(at, marks=pytest.mark.slow) for at in ("initial", "small"))])
-@pytest.mark.parametrize("command", ["check", pytest.param("simulate", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("command", "at"),
+    [
+        *(("check", "step"), ("check", "initial"), ("check", "small"), ("simulate", "step")),
+        *(pytest.param("simulate", at, marks=pytest.mark.exhaustive) for at in ("initial", "small")),
+    ],
+)
 def test_the_time_limit_ends_an_endless_call(tmp_path: Path, at: str, command: str) -> None:
     """The last state before the call counts, and the note names the method."""
     (tmp_path / "endless.py").write_text(ENDLESS)

@@ -25,6 +25,7 @@ from kraftcheck.lockstep.walks import StepChoice
 from kraftcheck.spec.errors import InputError
 from tests.support.command_line import Run
 from tests.support.kafka_reports import FIXES, REPORTS, VERSION, generate, outcomes
+from tests.support.sizes import some_slow
 
 WALKS = Path(__file__).parents[1] / "data" / "kafka"
 TWO_LOGS = WALKS / "two-committed-logs.walk"
@@ -139,7 +140,7 @@ def failures() -> dict[str, str]:
 
 @pytest.mark.kafka
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FIXES)
+@pytest.mark.parametrize("name", some_slow(FIXES))
 def test_a_report_has_the_generated_project_and_its_failure(
     name: str, failures: dict[str, str], tmp_path: Path
 ) -> None:

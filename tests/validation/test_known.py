@@ -17,6 +17,7 @@ from kraftcheck.kraft_model.quorum.variants.kafka import (
 )
 from kraftcheck.validation.stepping import ValidationState
 from tests.support.command_line import Run
+from tests.support.sizes import some_slow
 
 DATA = Path(__file__).parents[1] / "data" / "cluster"
 KNOWN = DATA / "known"
@@ -90,7 +91,7 @@ def test_a_difference_that_no_log_shows_is_refused(name: str, option: str, run: 
 
 @pytest.mark.kafka
 @pytest.mark.slow
-@pytest.mark.parametrize("path", sorted(KNOWN.glob("*.walk")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", some_slow(sorted(KNOWN.glob("*.walk"))), ids=lambda path: path.stem)
 def test_a_walk_writes_the_log_again(path: Path, run: Run, tmp_path: Path) -> None:
     done = run("lockstep", "quorum", "--walk", path, "--logs", tmp_path / "logs", "--kafka", "4.4.0", "--quiet")
     assert done.code == 0, done
