@@ -47,6 +47,8 @@ class FunctionTranslator(CallTranslator):
             if method is None:
                 raise self._unsupported(statement, f"a statement {type(statement).__name__.lower()}")
             method(statement)
+            if isinstance(statement, ast.Return | ast.Raise | ast.Continue | ast.Break):
+                break  # `return` before a `yield` makes a generator without elements
 
     def _branch(self, body: Sequence[ast.stmt]) -> None:
         """Translate statements that may be passed over."""

@@ -1095,6 +1095,23 @@ def test_maps_with_equal_keys_of_different_types_are_different_values() -> None:
     assert [sorted(map(repr, heap.decode(found))) for found in encoded[:2]] == [["(0,)", "(1,)"], ["(0,)", "(True,)"]]
 
 
+def test_an_action_may_yield_nothing(tmp_path: Path) -> None:
+    code = """
+    @environment
+    def count(self, shared: Box) -> Steps:
+        if shared.n < 9:
+            yield Step().put(n=shared.n + 1)
+
+    @environment
+    def never(self, shared: Box) -> Steps:
+        return
+        yield
+"""
+    ours, wanted = both(protocol_of(tmp_path, code), deadlock=False)
+    assert ours == wanted
+    assert ours[1] == 7
+
+
 @pytest.mark.parametrize("most", [0, 1, 2])
 def test_properties_may_take_the_uses_of_bounds(most: int, tmp_path: Path) -> None:
     code = f"""
