@@ -113,6 +113,9 @@ USUAL_CORRELATION_RISE = 3
 LARGEST_CORRELATION_RISE = 200
 """Rises of the difference between two receipts: each handshake of a connection adds one."""
 
+RESTART_PENALTY = 1.5
+"""Score of ids that restart within one incarnation: more than the likelihood of a request in it."""
+
 MOST_ALIGNMENTS = 8
 """Alignments of equal requests that are kept until later requests decide between them."""
 
@@ -265,7 +268,7 @@ def _sender_incarnation_of_each_receipt(receipts: list[Event], alignments: dict[
         step: dict[int, int] = {}
         best, comes = -1, -inf  # the likeliest incarnation before this one, with its score
         for number in numbers:
-            stays = scores[number] - (0.5 if restarts else 0)
+            stays = scores[number] - (RESTART_PENALTY if restarts else 0)
             step[number] = best if comes > stays else number
             found[number] = max(stays, comes) + alignments[number].likelihood(receipt)
             if comes <= scores[number]:

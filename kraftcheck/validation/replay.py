@@ -232,7 +232,8 @@ class ClusterReplay(UnitScheduler, LateStartReplay, LineChecks):
         settled = next(self._outcomes(node, unit, is_last=is_last))
         if settled.needs or self.known.noted:
             self._count_known(node, unit, settled, is_last=is_last)
-        node.alternatives = [] if settled.due == () or node.state is None else [node.state]
+        may_be_unhandled = settled.due != () or (is_last and len(unit) == 1)  # a process is killed as it receives
+        node.alternatives = [node.state] if may_be_unhandled and node.state is not None else []
         self.orders[node.number].check(unit, is_last=is_last)
         node.state = self._accept(node, settled._replace(due=()), unit)
 

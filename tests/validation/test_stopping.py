@@ -11,7 +11,7 @@ import pytest
 from tests.support.command_line import Outcome, Run
 
 DATA = Path(__file__).parents[1] / "data" / "cluster"
-STOPPING, STOPS_LATE = DATA / "stopping", DATA / "stops-late"
+STOPPING, STOPS_LATE, KILLED = DATA / "stopping", DATA / "stops-late", DATA / "killed"
 
 
 @pytest.fixture
@@ -76,3 +76,20 @@ def test_the_response_to_a_parked_fetch_may_be_written_late(
 ) -> None:
     done = validate(changed(DATA / folder, tmp_path, 1, late))
     assert done.code == 0, done
+
+
+def test_a_process_may_be_killed_before_it_handles_a_message(validate: Callable[..., Outcome], tmp_path: Path) -> None:
+    """An observer is killed as it receives records, and starts again without them."""
+    done = validate(KILLED)
+    assert done.code == 12, done
+    assert "broken: NobodyFails" in done.out
+
+    def with_line(lines: list[str]) -> None:
+        stored = next(line for line in reversed(lines) if "Follower end offset updated" in line)
+        place = max(place for place, line in enumerate(lines) if "request manager with bootstrap servers" in line) - 2
+        assert "Received inbound message" in lines[place]
+        lines.insert(place + 1, stored.replace("offset=98", "offset=100"))
+
+    done = validate(changed(KILLED, tmp_path, 9, with_line))
+    assert done.code == 1, done
+    assert "    fetchOffset  98     100" in done.out
