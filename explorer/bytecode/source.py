@@ -69,6 +69,7 @@ class ChangedItem(NamedTuple):
     """An item of a list or dict that a method changes in place, as in `found[key].add(1)`."""
 
     variable: str
+    base: ast.Name  # of the variable
     key: ast.expr
     value: ast.expr  # the item before the change
 
@@ -76,13 +77,13 @@ class ChangedItem(NamedTuple):
 def item_changed_in_place(node: ast.AST) -> ChangedItem | None:
     """Return the item of a variable that a call changes in place; None for another node."""
     match node:
-        case ast.Call(ast.Attribute(ast.Subscript(ast.Name(name), key) as item, method)) if method in MUTATORS:
-            return ChangedItem(name, key, item)
+        case ast.Call(ast.Attribute(ast.Subscript(ast.Name(name) as of, key) as item, method)) if method in MUTATORS:
+            return ChangedItem(name, of, key, item)
         case ast.Call(
             ast.Attribute(ast.Call(ast.Attribute(ast.Name(name) as of, "setdefault"), [key, default], []), method)
         ) if method in MUTATORS and _makes_collection(default):
             value = ast.Call(ast.Attribute(of, "get", ast.Load()), [key, default], [])
-            return ChangedItem(name, key, ast.fix_missing_locations(ast.copy_location(value, node)))
+            return ChangedItem(name, of, key, ast.fix_missing_locations(ast.copy_location(value, node)))
     return None
 
 
@@ -168,6 +169,11 @@ def _has_name(node: ast.AST, name: str, context: type[ast.expr_context]) -> bool
     return any(isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, context) for one in ast.walk(node))
 
 
+def reads_variable(node: ast.AST, name: str) -> bool:
+    """Return whether a tree reads a variable."""
+    return _has_name(node, name, ast.Load)
+
+
 def find_aliasing(tree: ast.FunctionDef, name: str) -> ast.AST | None:
     """Return a place where the value of a changed variable gets a second name, or where it is changed in its loop."""
     given = [
@@ -182,49 +188,54 @@ def find_aliasing(tree: ast.FunctionDef, name: str) -> ast.AST | None:
 
 
 def _second_names_of_items(tree: ast.FunctionDef, name: str, parents: Mapping[ast.AST, ast.AST]) -> Iterator[ast.AST]:
-    """Yield the places where an item that is changed in place may have or get a second name.
+    """Yield the uses of a variable by which an item that is changed in place may have or get a second name.
 
-    An item must be made where it is stored. Before the last change, items may be tested, stored and changed alone.
+    An item must be made where it is stored. Up to the last change, items may be tested, stored and changed alone.
     """
-    changes = {node for node in ast.walk(tree) if getattr(item_changed_in_place(node), "variable", None) == name}
-    if changes:
-        yield from (one for one in ast.walk(tree) if isinstance(one, ast.Assign) and not _stores_fresh_items(one, name))
-        last = max(place for place, one in enumerate(tree.body) if changes & {*ast.walk(one)})
-        own = _nodes_of([change.func for change in changes if isinstance(change, ast.Call)])
-        uses = (one for one in _nodes_of(tree.body[: last + 1]) - own if name in _bare_variable_names(one))
-        yield from (one for one in uses if _may_keep_item(one, parents[one]))
+    items = {node: item for node in ast.walk(tree) if (item := item_changed_in_place(node)) and item.variable == name}
+    if items:
+        last = max(place for place, one in enumerate(tree.body) if not items.keys().isdisjoint(ast.walk(one)))
+        before, own = _nodes_of(tree.body[: last + 1]), {item.base for item in items.values()}
+        uses = [one for one in _nodes_of([tree]) - own if name in _bare_variable_names(one)]
+        late = {one for one in uses if isinstance(getattr(one, "ctx", None), ast.Load)} - before
+        yield from (one for one in uses if one not in late and not _keeps_items_apart(one, parents))
+
+
+def _keeps_items_apart(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
+    """Return whether a use of a variable stores items that it makes, deletes one, or tests for a key."""
+    parent = parents[node]
+    match parent:
+        case ast.Assign([target], value) if target is node:
+            return _has_fresh_items(value)
+        case ast.AnnAssign(target, _, ast.expr() as value) if target is node:
+            return _has_fresh_items(value)
+        case ast.Compare(left, [ast.In() | ast.NotIn()], [_]):
+            return left is not node
+        case ast.Subscript(target, _, ast.Store()) if target is node:
+            statement = parents[parent]
+            is_alone = isinstance(statement, ast.Assign) and statement.targets == [parent]
+            return is_alone and _makes_collection(getattr(statement, "value", None))
+        case ast.Subscript(target, _, ast.Del()):
+            return target is node
+    return False
 
 
 def _nodes_of(trees: Iterable[ast.AST]) -> set[ast.AST]:
     return {node for tree in trees for node in ast.walk(tree)}
 
 
-def _stores_fresh_items(statement: ast.Assign, name: str) -> bool:
-    """Return whether an assignment stores no item in a variable, or items that it makes."""
-    for targets, value in _parallel_assignments(statement):
-        is_item = any(_has_name(one, name, ast.Load) for one in targets)
-        is_whole = any(_has_name(one, name, ast.Store) for one in targets)
-        if (is_item and not _makes_collection(value)) or (is_whole and not _has_fresh_items(value)):
-            return False
-    return True
-
-
-def _may_keep_item(node: ast.AST, parent: ast.AST) -> bool:
-    """Return whether a use of a variable may give an item another name: unless it stores one, or tests for a key."""
-    is_stored = isinstance(parent, ast.Subscript) and not isinstance(parent.ctx, ast.Load)
-    is_tested = isinstance(parent, ast.Compare) and parent.left is not node
-    is_read = isinstance(getattr(node, "ctx", None), ast.Load)
-    return is_read and not is_stored and not is_tested
-
-
 def _has_fresh_items(value: ast.expr) -> bool:
     """Return whether a list or dict is empty, or a display of lists, sets and dicts made there."""
     match value:
-        case ast.Dict(_, items) | ast.List(items):
+        case ast.Dict(keys, items):
+            return None not in keys and all(map(_makes_collection, items))
+        case ast.List(items):
             return all(map(_makes_collection, items))
         case ast.DictComp(_, item) | ast.ListComp(item):
             return _makes_collection(item)
-    return isinstance(value, ast.Call) and not value.args and not value.keywords
+        case ast.Call(ast.Name("dict" | "list"), [], []):
+            return True
+    return False
 
 
 def _loop_changes_iterated_variable(name: str, loop: ast.For) -> bool:

@@ -18,6 +18,7 @@ from kraftcheck.explorer.bytecode.source import (
     are_only_elements_read,
     coverage_probe_number,
     item_changed_in_place,
+    reads_variable,
     walrus_variables,
 )
 from kraftcheck.spec.values import field_names
@@ -80,9 +81,18 @@ class FunctionTranslator(CallTranslator):
     def _change_variable_or_item(self, call: ast.Call, method: ast.Attribute) -> None:
         item = item_changed_in_place(call)
         if item is None or item.variable not in self._names:
+            self._require_no_late_reads(call, method)
             self._change(call, method)
+        elif method.attr == "pop" or any(isinstance(one, ast.NamedExpr) for one in ast.walk(call)):
+            raise self._unsupported(call, f"this .{method.attr}() of an item")  # the key is evaluated twice
         else:
             self._change_item(call, method.attr, item)
+
+    def _require_no_late_reads(self, call: ast.Call, method: ast.Attribute) -> None:
+        """Raise for an iterator that reads a variable while the method changes it."""
+        name = method.value.id if isinstance(method.value, ast.Name) else ""
+        if any(self._is_lazy(one) and reads_variable(one, name) for one in call.args):
+            raise self._unsupported(call, f".{method.attr}() with an iterator that reads its variable")
 
     def _change(self, call: ast.Call, method: ast.Attribute) -> None:
         """Translate a method that changes a list, a set or a dict that a local variable alone holds."""
@@ -291,7 +301,7 @@ class FunctionTranslator(CallTranslator):
             raise self._unsupported(statement, "an augmented assignment")
         into = self._names[target.id]
         if target.id in self._changed and operation is Op.ADD:  # a list of its own
-            self._change_by_one("extend", into, self._consumed(statement.value))
+            self._change_by_one("extend", into, self._value(statement.value))
             return
         if target.id not in self._changed:
             self._emit(Op.IMMUTABLE, into)

@@ -621,6 +621,17 @@ def test_items_are_changed_as_python_does(tmp_path: Path) -> None:
 
 
 SECOND_NAMES_OF_ITEMS = [
+    "one = found = {}\n        found[0] = found[1] = set()\n        found[0].add(1)\n        n = len(found[1])",
+    "found = {0: set()}\n        one = found[0] = set()\n        found[0].add(1)\n        n = len(one)",
+    "one, found = [1], {}\n        found[0], n = [one, 2]\n        found[0].append(1)\n        n = len(one)",
+    "one = set()\n        found: dict[int, set[int]] = {0: one}\n        found[0].add(1)\n        n = len(one)",
+    "one, found = set(), {}\n        found[0]: set[int] = one\n        found[0].add(1)\n        n = len(one)",
+    "one = set()\n        found = {}\n        found |= {0: one}\n        found[0].add(1)\n        n = len(one)",
+    "one = set()\n        found = []\n        found += [one]\n        found[0].add(1)\n        n = len(one)",
+    "one = set()\n        found = {}\n        for found[0] in (one,):\n            found[0].add(1)\n        n = 1",
+    "one = set()\n        found = {**{0: one}}\n        found[0].add(1)\n        n = len(one)",
+    "found = {0: []}\n        found.setdefault(2, [found[0]]).append(5)\n        found[0].append(1)\n        n = 1",
+    "found = self.shared_dict()\n        found[0].append(1)\n        n = 1",
     "one = set()\n        found, n = {1: one}, 2\n        found[1].add(2)\n        n = len(one)",
     "one = set()\n        found = {}\n        found[1] = one\n        found[1].add(2)\n        n = len(one)",
     "found = {1: set()}\n        one = found[1]\n        found[1].add(2)\n        n = len(one)",
@@ -645,6 +656,14 @@ def test_an_item_with_a_second_name_is_refused(body: str, tmp_path: Path) -> Non
 
 
 REFUSED = {
+    "this .pop() of an item": "found = {0: [1]}\n        found[0].pop()\n        yield Step().put(n=len(found[0]))",
+    "this .append() of an item": "found = {0: []}\n        found[k := 0].append(5)\n        yield Step().put(n=k)",
+    ".extend() with an iterator": (
+        "left = [1]\n        left.extend(n for n in (2, 2) if n not in left)\n        yield Step().put(n=len(left))"
+    ),
+    "an iterator or a view": (
+        "left = [1]\n        left += (n for n in (2, 2) if n not in left)\n        yield Step().put(n=len(left))"
+    ),
     "a statement try": "try:\n            x = 1\n        except ValueError:\n            x = 2\n        yield Step()",
     "found, which is changed, has a second name": (
         "found = [1]\n        other = found\n        found.append(2)\n        yield Step().put(n=len(other))"
