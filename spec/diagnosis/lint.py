@@ -638,7 +638,8 @@ def _redefinition_warnings(trees: dict[Path, ast.Module]) -> Iterator[str]:
 def _misplaced_method_warnings(trees: dict[Path, ast.Module]) -> Iterator[str]:
     """Yield a warning for each action or property outside of a class."""
     for path, tree in trees.items():
-        for function in (node for node in tree.body if isinstance(node, ast.FunctionDef)):
+        named = {one.id for owner in nodes_of_type(tree, ast.ClassDef) for one in nodes_of_type(owner, ast.Name)}
+        for function in (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name not in named):
             for mark in function.decorator_list:
                 name = ast.unparse(mark).partition("(")[0]
                 if name in DECORATOR_NAMES:

@@ -272,6 +272,8 @@ def _make_action_marker(
                     f"{place_and_name_of_method(function)}: @on takes types of message, found {message!r}"
                 )
         _require_unmarked_method(function, kind)
+        if getattr(function, "action_mark", None) and function.action_mark.messages != messages:  # type: ignore[attr-defined]
+            raise ProtocolError(f"{place_and_name_of_method(function)}: expected one @on, as @on(First, Second)")
         read = projections_in_reads(reads, function.__qualname__)
         function.action_mark = ActionMark(kind, messages, read, name, fair, each)  # type: ignore[attr-defined]
         return function

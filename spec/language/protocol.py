@@ -515,8 +515,6 @@ def _declared_actions_or_properties(cls: type, mark: str) -> Mapping[str, Any]:
     made: dict[str, Any] = {}
     for method, found in _marks_of_methods(cls, mark).items():
         function = getattr(cls, method)
-        if function is None:
-            continue
         if not (inspect.isfunction(function) or isinstance(function, Predicate)):
             what = f"@{found.kind}: expected a method, found {function!r}"
             raise ProtocolError(f"{_place_of_attribute(cls, method)}{cls.__name__}.{method}: {what}")
@@ -539,6 +537,8 @@ def _marks_of_methods(cls: type, mark: str) -> dict[str, Any]:
             _refuse_unchecked_override(base, method, found.get(method), mark)
             if hasattr(function, mark):
                 found[method] = getattr(function, mark)
+            elif function is None:
+                found.pop(method, None)
     return found
 
 

@@ -75,6 +75,23 @@ def test_two_decorators_are_refused() -> None:
             second(first(method))  # type: ignore[arg-type, operator]
 
 
+def test_two_types_of_message_need_one_decorator() -> None:
+    with pytest.raises(ProtocolError, match=r"expected one @on, as @on\(First, Second\)"):
+        on(Node)(on(Nothing)(lambda self, me, message: iter(())))
+
+
+def test_none_removes_a_method_for_later_classes_too() -> None:
+    class Off(Base):
+        fine = None  # type: ignore[assignment]
+
+    class Helper(Off):
+        def fine(self, number: int) -> bool:  # type: ignore[override]
+            return number > 0
+
+    assert Helper.properties == {}
+    assert type("Bound", (Off,), {"fine": constraint(lambda self, me: True)}).properties["Fine"].kind == "constraint"
+
+
 def test_an_override_of_another_kind_is_refused() -> None:
     for kind in (constraint, internal, predicate):
         with pytest.raises(ProtocolError, match=f"@{kind.__name__} overrides @invariant; choose another name"):
@@ -107,3 +124,5 @@ def test_a_property_outside_of_a_class_is_warned_of(run: Run, tmp_path: Path) ->
     done = run("check", f"{path}:P", "--strict")
     assert done.code == 20, done
     assert "outside.py:13: low is in no class, so @invariant has no effect" in done.out
+    path.write_text(f"{path.read_text()}class Q(P):\n    low = low\n")
+    assert "is in no class" not in run("check", f"{path}:Q").out
