@@ -67,7 +67,7 @@ class BytecodeProgram:
         self._functions: dict[Any, int] = {}
         self._waiting: list[Any] = []  # translations
         self.asked: list[AskedFunction] = []
-        self.answered: Counter[int] = Counter()  # by the number of the function
+        self._answered: Counter[int] = Counter()  # by the number of the function
         self.probes: dict[PropertyCoverageProbe, dict[int, int]] = {}
         self._probes = 0
         self.lines: list[str] = []
@@ -104,18 +104,16 @@ class BytecodeProgram:
         self.asked.append(asked)
         return len(self.asked) - 1
 
-    @property
-    def most_asked(self) -> str:
-        """The reason why Python evaluates an expression: of the one that it evaluated most often."""
-        (number, _), *_ = self.answered.most_common(1)
-        return self.asked[number].reason
-
-    def answer(self) -> None:
-        """Let Python answer what the machine asks."""
+    def answer(self, most: int) -> None:
+        """Let Python answer what the machine asks; raise NoBytecodeError after too many answers."""
+        if self._answered.total() >= most:
+            ((number, _),) = self._answered.most_common(1)
+            reason = self.asked[number].reason
+            raise NoBytecodeError(f"{reason}, which Python evaluates in more than one of two steps")
         asked = int(self.heap.machine.at[codes.AT_ASKED])
         number, *arguments = self.heap.decode(asked)
         function, is_consumed, _ = self.asked[number]
-        self.answered[number] += 1
+        self._answered[number] += 1
         before = deepcopy(arguments) if _has_mutable_argument(arguments) else arguments
         try:
             found = function(*arguments)

@@ -56,7 +56,6 @@ class BytecodeSearch:
         self._monitor = SearchMonitor(options, self._totals, protocol)
         self._starts = 0  # initial states
         self.result.notes += notes
-        self._answered = 0  # calls of Python for untranslated expressions
 
     @property
     def result(self) -> Result:
@@ -161,11 +160,7 @@ class BytecodeSearch:
             if machine.at[codes.AT_LOGGED] == machine.log.shape[0]:
                 machine.log = np.zeros((2 * machine.log.shape[0], machine.log.shape[1]), np.int64)
         elif error == codes.ASKED_ERROR:
-            self._answered += 1
-            if self._answered > max(MOST_ANSWERS, machine.at[codes.AT_GENERATED] // 2):
-                most = self.description.most_asked
-                raise NoBytecodeError(f"{most}, which Python evaluates in more than one of two steps")
-            self.description.answer()
+            self.description.answer(max(MOST_ANSWERS, int(machine.at[codes.AT_GENERATED]) // 2))
         elif error:
             instruction = machine.at[codes.AT_ERROR_LINE]
             name = codes.Op(machine.code[instruction, 0]).name

@@ -61,14 +61,9 @@ class EncodedSearch:
         """The number of columns of a state."""
         return len(self.replicas) + len(self._fields) + len(self._bounds)
 
-    def answer(self) -> None:
-        """Let Python answer what the interpreter asks."""
-        self._program.answer()
-
-    @property
-    def most_asked(self) -> str:
-        """The reason why Python evaluates an expression: of the one that it evaluated most often."""
-        return self._program.most_asked
+    def answer(self, most: int) -> None:
+        """Let Python answer what the interpreter asks, at most so often."""
+        self._program.answer(most)
 
     def _encoded(self, state: State) -> list[int]:
         encode, of_replica = self.heap.encode, self._encode_replica

@@ -196,9 +196,10 @@ def _second_names_of_items(tree: ast.FunctionDef, name: str, parents: Mapping[as
     if items:
         last = max(place for place, one in enumerate(tree.body) if not items.keys().isdisjoint(ast.walk(one)))
         before, own = _nodes_of(tree.body[: last + 1]), {item.base for item in items.values()}
-        uses = [one for one in _nodes_of([tree]) - own if name in _bare_variable_names(one)]
+        uses = {one for one in parents if name in _bare_variable_names(one)}
         late = {one for one in uses if isinstance(getattr(one, "ctx", None), ast.Load)} - before
-        yield from (one for one in uses if one not in late and not _keeps_items_apart(one, parents))
+        wrong = {one for one in uses - own - late if not _keeps_items_apart(one, parents)}
+        yield from sorted(wrong, key=lambda one: (one.lineno, one.col_offset))  # type: ignore[attr-defined]
 
 
 def _keeps_items_apart(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:

@@ -523,12 +523,13 @@ class PythonChecks:
             state = self._decode(rows[index])
             for transition in self._semantics.transitions(state):
                 try:
-                    is_pruned = not self._system.allows(state, transition.target)
-                    is_pruned = is_pruned or not self._system.is_within(transition.target)
+                    goes_on = self._system.allows(state, transition.target) and self._system.is_within(
+                        transition.target
+                    )
                 except RaisedError as error:
                     error.trace = (*trace_to(rows, index), trace_step_of_transition(transition))
                     raise
-                if is_pruned:
+                if not goes_on:
                     for name in self._violated(transition.target):
                         found = self.least(name) or (*trace_to(rows, index), trace_step_of_transition(transition))
                         self._monitor.violation(name, found)
